@@ -1,0 +1,370 @@
+package script
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// A Call is one numbered call: what to run, and what came of it. Its fields are read after Do returned nil for it, or,
+// where Do returned because its context ended, after Wait.
+type Call struct {
+	Op     string // for errors, as "enqueue"
+	Script *Script
+	Args   []any // what follows session and number
+
+	// Claim is set for a claim, which is never repeated under its number: after an unknown outcome a new number asks
+	// for half as many. ClaimArgs then makes the arguments for the highest fence seen and the number of jobs to ask for.
+	Claim     int
+	ClaimArgs func(seen int64, n int) []any
+
+	Rest    string    // the stored answer: the same when the call is repeated
+	Reply   []any     // the whole answer; nil where only the stored one is known
+	Err     error     // the true outcome where it is not an answer: refused, ErrNeverRan, ErrNeverKnown
+	SentAt  time.Time // just before the try that was answered
+	Session string    // the session and the number under which it ran: both are part of a lease's token
+	Number  uint64
+	Fences  int64 // claims: the highest fence that the answer gave out, set by Seen
+
+	// Seen reads the highest fence out of a claim's answer.
+	Seen func(reply []any) (highest int64)
+
+	phase    phase
+	sess     *session
+	maybe    bool  // a try of the number under way may have run
+	failure  error // the error reply to give if the number turns out never to have run
+	asked    int
+	counted  bool // among the waiting
+	reopened int  // how often its session turned out to be gone
+}
+
+type phase int
+
+const (
+	opening phase = iota
+	running
+	sealing
+	finished
+)
+
+// flight is what the caller and the goroutine that does the work share.
+type flight struct {
+	mu   sync.Mutex
+	left bool // the caller is gone: nothing may be handed over any more
+	over bool // everything was handed over
+	done chan struct{}
+}
+
+// Do runs the calls in one round trip, each in a session of its own, and repeats those that have no answer until all
+// have one. When ctx ends first it returns an [*UnknownError]; the calls are then sealed in the background, after which
+// each has its true outcome (Wait). A nil error says that all calls have ended: each has an answer or its own Err.
+func (s *Sessions) Do(ctx context.Context, calls ...*Call) error {
+	if err := s.begin(); err != nil {
+		return err
+	}
+	f := &flight{done: make(chan struct{})}
+	go func() {
+		defer s.running.Done()
+		s.fly(ctx, f, calls)
+	}()
+	select {
+	case <-f.done:
+		return nil
+	case <-ctx.Done():
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.over {
+		return nil
+	}
+	f.left = true
+	return NewUnknownError(calls[0].Op, ctx.Err(), func(ctx context.Context) error {
+		select {
+		case <-f.done:
+			return calls[0].Err
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	})
+}
+
+func (s *Sessions) fly(ctx context.Context, f *flight, calls []*Call) {
+	defer close(f.done)
+	wait := newBackoff(defaultCap)
+	background := false
+	detached := context.WithoutCancel(ctx) // a try is never cut short: its answer is worth having
+	for {
+		if ctx.Err() != nil && !background {
+			background = true
+			s.leave(calls, ctx.Err())
+			wait = newBackoff(defaultCap)
+		}
+		if s.ctx.Err() != nil {
+			s.abandon(calls)
+		}
+		pending, progress := s.round(detached, calls)
+		if pending == 0 && s.handOver(f, calls) {
+			return
+		}
+		if progress {
+			continue
+		}
+		if background {
+			_ = wait.sleep(s.ctx)
+		} else if wait.sleep(ctx) != nil {
+			continue
+		}
+	}
+}
+
+// round sends what is not finished and digests the answers. progress says that something is to be sent at once.
+func (s *Sessions) round(ctx context.Context, calls []*Call) (pending int, progress bool) {
+	var requests []*Request
+	var open []*Call
+	for _, c := range calls {
+		if c.phase != finished {
+			open = append(open, c)
+			requests = append(requests, c.request(s))
+		}
+	}
+	if len(open) == 0 {
+		return 0, false
+	}
+	s.runner.Send(ctx, requests...)
+	for i, c := range open {
+		before := c.phase
+		c.digest(s, requests[i])
+		if c.phase != finished {
+			pending++
+		}
+		if c.phase != before && c.reopened < 2 {
+			progress = true
+		}
+	}
+	return pending, progress
+}
+
+// handOver gives the results to the caller, unless it left: then a claim that was answered is sealed, since nobody saw
+// its jobs. Deciding and handing over are one step, under one lock.
+func (s *Sessions) handOver(f *flight, calls []*Call) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.left {
+		again := false
+		for _, c := range calls {
+			if c.Claim > 0 && c.Err == nil && c.Reply != nil && c.sess != nil {
+				c.seal(s, nil)
+				again = again || c.phase != finished
+			}
+		}
+		if again {
+			return false
+		}
+	}
+	f.over = true
+	for _, c := range calls {
+		c.release(s)
+	}
+	return true
+}
+
+func (c *Call) request(s *Sessions) *Request {
+	if c.sess == nil {
+		c.sess = s.borrow(c.Claim > 0)
+		if c.sess == nil {
+			c.phase = opening
+			return s.openRequest()
+		}
+		c.start()
+	}
+	if c.phase == sealing && c.Claim == 0 {
+		return &Request{Script: sealScript, Args: []any{c.sess.name, c.sess.number}}
+	}
+	args := c.Args
+	if c.Claim > 0 {
+		c.asked = 0
+		if c.phase == running {
+			c.asked = min(c.Claim, s.claimCap())
+		}
+		args = c.ClaimArgs(c.sess.seen, c.asked)
+	}
+	return &Request{Script: c.Script, Args: append([]any{c.sess.name, c.sess.number}, args...)}
+}
+
+// start gives the call the next number of its session.
+func (c *Call) start() {
+	c.phase = running
+	c.sess.number++
+	c.maybe = false
+}
+
+func (c *Call) digest(s *Sessions, req *Request) {
+	what, err := classify(req.Err)
+	switch {
+	case c.phase == opening:
+		c.opened(req, what, err)
+	case what == answered:
+		c.took(s, req)
+	case what == unknown:
+		c.maybe = true
+		if c.phase == running && c.Claim > 0 {
+			s.claimEnded(c.asked, false)
+			c.sess.number++ // the next number gives back what this one leased; it has not run yet
+		}
+	case what == refused && c.phase == running:
+		if c.maybe && c.Claim == 0 {
+			c.seal(s, err) // an earlier try may have run, or may run yet
+		} else {
+			c.end(err)
+		}
+	}
+}
+
+func (c *Call) opened(req *Request, what outcome, err error) {
+	if what == refused {
+		c.end(err)
+		return
+	}
+	if what != answered {
+		return
+	}
+	name, ok := "", false
+	if len(req.Reply) == 2 {
+		name, ok = req.Reply[1].(string)
+	}
+	if !ok {
+		c.end(&ReplyError{Script: req.Script.Name, Reply: req.Reply})
+		return
+	}
+	c.sess = &session{name: name}
+	c.start()
+}
+
+func (c *Call) took(s *Sessions, req *Request) {
+	c.SentAt = req.SentAt
+	switch status := req.Status(); {
+	case status == "NOSESSION" && c.phase == running && !c.maybe:
+		c.sess, c.phase = nil, opening // it did nothing: again in another session
+		c.reopened++
+	case status == "NOSESSION" || status == "STALE":
+		c.sess = nil
+		c.end(fmt.Errorf("%w: the session's record is gone", ErrNeverKnown))
+	case c.phase == sealing:
+		c.sealed(req)
+	case status == "OK" || status == "AGAIN":
+		c.ran(s, req, status == "OK")
+	default:
+		// A value that is no outcome: the script did nothing, and says why (as SHORT of a claim).
+		c.Reply = req.Reply
+		c.end(nil)
+	}
+}
+
+func (c *Call) ran(s *Sessions, req *Request, first bool) {
+	c.Session, c.Number = c.sess.name, c.sess.number
+	if c.Claim > 0 {
+		if !first { // the client repeated it by itself: what it leased was never seen
+			s.claimEnded(c.asked, false)
+			c.sess.number++
+			return
+		}
+		s.claimEnded(c.asked, true)
+		c.Fences = c.Seen(req.Reply)
+		c.Reply = req.Reply
+		c.end(nil)
+		return
+	}
+	rest, ok := "", false
+	if len(req.Reply) > 1 {
+		rest, ok = req.Reply[1].(string)
+	}
+	if !ok {
+		c.end(&ReplyError{Script: req.Script.Name, Reply: req.Reply})
+		return
+	}
+	c.Rest = rest
+	if first {
+		c.Reply = req.Reply
+	}
+	c.end(nil)
+}
+
+func (c *Call) sealed(req *Request) {
+	if c.Claim > 0 { // a claim of none ran: nothing that was leased unseen is left
+		c.Reply = nil
+		c.end(ErrNeverRan)
+		return
+	}
+	what, _ := req.Reply[1].(string)
+	switch {
+	case what == "n" && c.failure != nil:
+		c.end(c.failure)
+	case what == "n":
+		c.end(ErrNeverRan)
+	case len(what) > 0 && what[0] == 'r':
+		c.Rest, c.Session, c.Number = what[1:], c.sess.name, c.sess.number-1
+		c.end(nil)
+	default:
+		c.end(&ReplyError{Script: req.Script.Name, Reply: req.Reply})
+	}
+}
+
+func (c *Call) end(err error) { c.phase, c.Err = finished, err }
+
+// seal begins to make the outcome known: the next number, with no other effect.
+func (c *Call) seal(s *Sessions, failure error) {
+	if failure == nil && !c.counted {
+		if !s.left() {
+			c.sess = nil // abandoned: nobody may use this session again
+			c.end(fmt.Errorf("%w: %d calls wait already", ErrNeverKnown, MaxWaiting))
+			return
+		}
+		c.counted = true
+	}
+	c.phase, c.failure = sealing, failure
+	c.sess.number++
+}
+
+// leave is what the end of the caller's context means for each call.
+func (s *Sessions) leave(calls []*Call, cause error) {
+	for _, c := range calls {
+		switch {
+		case c.phase == opening || c.phase == running && !c.maybe:
+			c.end(fmt.Errorf("%w: %w", ErrNeverRan, cause))
+		case c.phase == running:
+			c.seal(s, nil)
+		}
+	}
+}
+
+// abandon ends the calls whose outcome nobody will wait for: the queue was closed.
+func (s *Sessions) abandon(calls []*Call) {
+	for _, c := range calls {
+		if c.phase != finished {
+			c.sess = nil
+			c.end(fmt.Errorf("%w: the queue was closed", ErrNeverKnown))
+		}
+	}
+}
+
+// release gives the session back and notes what a claim's caller has now seen.
+func (c *Call) release(s *Sessions) {
+	if c.counted {
+		s.settled()
+		c.counted = false
+	}
+	if c.sess == nil {
+		return
+	}
+	var odd *ReplyError
+	if errors.As(c.Err, &odd) {
+		return // a server that answers so is not to be trusted with this session
+	}
+	if c.Claim > 0 && c.Err == nil {
+		c.sess.seen = max(c.sess.seen, c.Fences)
+	}
+	s.giveBack(c.sess, c.Claim > 0)
+	c.sess = nil
+}

@@ -1,0 +1,46 @@
+-- lib: put before the body of every script by the loader. Nothing here writes but session_store and wake_up.
+local call = redis.call
+
+-- int writes a whole number in full. Lua's own conversion keeps 14 digits, and a fence has 16.
+local function int(n)
+  return string.format('%.0f', n)
+end
+
+-- now_us is the server's clock in microseconds: the only clock that counts. A script reads it once.
+local function now_us()
+  local t = call('TIME')
+  return tonumber(t[1]) * 1000000 + tonumber(t[2])
+end
+
+-- session_check stands at the head of every numbered script: the same number again gets the stored answer, a smaller
+-- one and an unknown session do nothing. Returns an answer to give at once, or nil and what the last call stored.
+local function session_check(sessions, session, number)
+  local record = call('HGET', sessions, session)
+  local last, rest
+  if record then
+    last, rest = string.match(record, '^(%d+) %d+ ?(.*)$')
+  end
+  if not last then
+    return {'NOSESSION'}
+  end
+  last = tonumber(last)
+  if tonumber(number) == last then
+    return {'AGAIN', rest}
+  end
+  if tonumber(number) < last then
+    return {'STALE'}
+  end
+  return nil, rest
+end
+
+-- session_store is the last write of every numbered script.
+local function session_store(sessions, session, number, now, rest)
+  call('HSET', sessions, session, number .. ' ' .. int(math.floor(now / 1000)) .. ' ' .. rest)
+end
+
+-- wake_up tells one waiting process that there may be something to claim.
+local function wake_up(wake)
+  if call('LLEN', wake) == 0 then
+    call('RPUSH', wake, '1')
+  end
+end

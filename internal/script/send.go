@@ -1,0 +1,168 @@
+package script
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leaseq/leaseq/internal/keys"
+)
+
+// A Request is one script call: filled in by the caller, answered by Send.
+type Request struct {
+	Script *Script
+	Args   []any
+
+	Reply  []any     // the answer, always an array
+	Err    error     // why there is none, as the client gave it
+	SentAt time.Time // just before the try that was answered, or failed
+}
+
+// A Runner sends scripts over the keys of one partition. It is safe for concurrent use.
+type Runner struct {
+	rdb  redis.UniversalClient
+	keys *keys.Partition
+}
+
+// NewRunner does no I/O.
+func NewRunner(rdb redis.UniversalClient, partition *keys.Partition) *Runner {
+	return &Runner{rdb: rdb, keys: partition}
+}
+
+// once is a command that the client may not repeat by itself after a lost reply: whether a repeat is safe is known
+// here, not there.
+type once struct{ *redis.Cmd }
+
+func (once) NoRetry() bool { return true }
+
+func (o once) Clone() redis.Cmder {
+	clone, _ := o.Cmd.Clone().(*redis.Cmd)
+	return once{clone}
+}
+
+func (r *Runner) command(ctx context.Context, req *Request, whole bool) once {
+	s := req.Script
+	args := make([]any, 0, 3+len(s.Keys)+len(req.Args))
+	if whole {
+		args = append(args, "eval", s.source)
+	} else {
+		args = append(args, "evalsha", s.sha)
+	}
+	args = append(args, len(s.Keys))
+	for _, name := range s.Keys {
+		args = append(args, r.keys.Key(name))
+	}
+	cmd := redis.NewCmd(ctx, append(args, req.Args...)...)
+	cmd.SetFirstKeyPos(3)
+	return once{cmd}
+}
+
+// Send tries the requests once, in one round trip, and fills in their answers and errors. A server that does not know
+// a script gets it whole, in one further round trip. Two requests of one Send may run in any order.
+func (r *Runner) Send(ctx context.Context, requests ...*Request) {
+	r.send(ctx, false, requests)
+	var missing []*Request
+	for _, req := range requests {
+		if redis.HasErrorPrefix(req.Err, "NOSCRIPT") {
+			missing = append(missing, req)
+		}
+	}
+	if len(missing) > 0 {
+		r.send(ctx, true, missing)
+	}
+}
+
+func (r *Runner) send(ctx context.Context, whole bool, requests []*Request) {
+	sent := time.Now()
+	if len(requests) == 1 {
+		req := requests[0]
+		cmd := r.command(ctx, req, whole)
+		req.SentAt = sent
+		_ = r.rdb.Process(ctx, cmd) // the command holds the error
+		req.take(cmd)
+		return
+	}
+	pipe := r.rdb.Pipeline()
+	commands := make([]once, len(requests))
+	for i, req := range requests {
+		commands[i] = r.command(ctx, req, whole)
+		_ = pipe.Process(ctx, commands[i]) // only queued
+	}
+	_, failed := pipe.Exec(ctx) // each command holds its own error
+	for i, req := range requests {
+		req.SentAt = sent
+		req.take(commands[i])
+		if req.Err == nil && req.Reply == nil {
+			req.Err = failed // a command that the client did not reach
+		}
+	}
+}
+
+func (q *Request) take(cmd once) {
+	q.Reply, q.Err = nil, cmd.Err()
+	if q.Err != nil {
+		return
+	}
+	reply, ok := cmd.Val().([]any)
+	if !ok || len(reply) == 0 {
+		q.Err = &ReplyError{Script: q.Script.Name, Reply: cmd.Val()}
+		return
+	}
+	q.Reply = reply
+}
+
+// Status is the first word of the answer, or "".
+func (q *Request) Status() string {
+	if len(q.Reply) == 0 {
+		return ""
+	}
+	status, _ := q.Reply[0].(string)
+	return status
+}
+
+// Repeat runs a script that is safe to run twice until it is answered, refused, or ctx ends.
+func (r *Runner) Repeat(ctx context.Context, req *Request) error {
+	for wait := newBackoff(defaultCap); ; {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		r.Send(ctx, req)
+		what, err := classify(req.Err)
+		if what == answered || what == refused {
+			return err
+		}
+		if wait.sleep(ctx) != nil {
+			return err
+		}
+	}
+}
+
+const (
+	firstWait  = 4 * time.Millisecond
+	defaultCap = time.Second
+)
+
+// backoff is a capped exponential wait with jitter: each wait is between half and the whole of its step.
+type backoff struct{ next, cap time.Duration }
+
+func newBackoff(cap time.Duration) *backoff { return &backoff{next: firstWait, cap: cap} }
+
+func (b *backoff) sleep(ctx context.Context) error {
+	step := min(b.next, b.cap)
+	b.next = min(2*step, b.cap)
+	return Sleep(ctx, step/2+rand.N(step/2+1))
+}
+
+// Sleep waits for d, or until ctx ends, whose error it then returns.
+func Sleep(ctx context.Context, d time.Duration) error {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

@@ -1,0 +1,103 @@
+package lease
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/leaseq/leaseq/internal/script"
+)
+
+// ErrLost says that a lease is not the caller's any more: it ran out and a sweeper took it, or the job was settled. The
+// refused call changed nothing. It is also the cause with which a job's context is cancelled. A [*LostError] is
+// ErrLost by errors.Is.
+var ErrLost = errors.New("the lease is lost")
+
+// ErrGone says that no job has this ID any more; it is also ErrLost by errors.Is.
+var ErrGone error = goneError{}
+
+// ErrCancelled says that the job was cancelled while it was being worked on: its lease is not extended any more, and
+// whatever settles it removes it.
+var ErrCancelled = errors.New("the job was cancelled")
+
+// ErrDuplicate is what every [*DuplicateError] is by errors.Is.
+var ErrDuplicate = errors.New("a job with this ID exists")
+
+type goneError struct{}
+
+func (goneError) Error() string        { return "the job is gone" }
+func (goneError) Is(target error) bool { return target == ErrLost }
+
+// A LostError is ErrLost with what is known: the job exists under another token or in another place.
+type LostError struct {
+	ID    string
+	Place Place // where the job is now
+}
+
+func (e *LostError) Error() string {
+	return fmt.Sprintf("job %s: the lease is lost (the job is in %s)", e.ID, e.Place)
+}
+
+// Is makes errors.Is(err, ErrLost) true.
+func (e *LostError) Is(target error) bool { return target == ErrLost }
+
+// A DuplicateError refuses an enqueue: a job with this ID exists, and was left as it is.
+type DuplicateError struct {
+	ID    string
+	Place Place
+}
+
+func (e *DuplicateError) Error() string {
+	return fmt.Sprintf("job %s exists already, in %s", e.ID, e.Place)
+}
+
+// Is makes errors.Is(err, ErrDuplicate) true.
+func (e *DuplicateError) Is(target error) bool { return target == ErrDuplicate }
+
+// A TooLargeError refuses something that is larger than allowed, before anything was stored.
+type TooLargeError struct {
+	What        string // as "payload"
+	Size, Limit int    // bytes; a Limit of 0 is the queue's published limit, which only Redis knows
+}
+
+func (e *TooLargeError) Error() string {
+	if e.Limit == 0 {
+		return fmt.Sprintf("%s of %d bytes is larger than the queue's published limit", e.What, e.Size)
+	}
+	return fmt.Sprintf("%s has %d bytes: at most %d are allowed", e.What, e.Size, e.Limit)
+}
+
+// A ShortLeaseError refuses a claim that asks for a lease shorter than the one the queue publishes.
+type ShortLeaseError struct{ Asked, Published time.Duration }
+
+func (e *ShortLeaseError) Error() string {
+	return fmt.Sprintf("a lease of %v is shorter than the queue's %v: ask for as much or more", e.Asked, e.Published)
+}
+
+// A BatchError refuses a call with too many items, or none.
+type BatchError struct {
+	What string
+	Size int
+}
+
+func (e *BatchError) Error() string {
+	return fmt.Sprintf("%s of %d items: want 1 to %d", e.What, e.Size, MaxBatch)
+}
+
+// Errors about calls whose outcome is open, from the layer that repeats them.
+type (
+	// UnknownError says that it is not known whether a call ran; its Resolve tells.
+	UnknownError = script.UnknownError
+	// ServerError is an error reply of Redis: the call did nothing.
+	ServerError = script.ServerError
+)
+
+// Sentinels of that layer.
+var (
+	ErrNeverRan    = script.ErrNeverRan
+	ErrNeverKnown  = script.ErrNeverKnown
+	ErrClosed      = script.ErrClosed
+	ErrOutOfMemory = script.ErrOutOfMemory
+	ErrMisconf     = script.ErrMisconf
+	ErrAuth        = script.ErrAuth
+)

@@ -1,0 +1,145 @@
+package lease
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leaseq/leaseq/internal/script"
+)
+
+// Stats is a picture of one partition, taken in one step.
+type Stats struct {
+	Due, Claimable, Processing, Expired, Dead, Done int64
+	Records, Sessions                               int64
+	OldestDue                                       time.Duration // how long the head of due has been claimable; negative: due is empty
+	NextExpiry                                      time.Duration // until the next lease runs out; negative: nothing is in processing
+	SinceSweep                                      time.Duration // negative: never swept
+	Counters                                        map[string]int64
+}
+
+// Stats reads the sizes of the places and the monotonic counters.
+func (s *Store) Stats(ctx context.Context) (Stats, error) {
+	req := &script.Request{Script: statsScript, Args: []any{}}
+	if err := s.repeat(ctx, req); err != nil {
+		return Stats{}, err
+	}
+	if len(req.Reply) != 13 {
+		return Stats{}, odd(statsScript, req.Reply)
+	}
+	n, ok := integers(req.Reply[:12], 12)
+	pairs, ok2 := req.Reply[12].([]any)
+	if !ok || !ok2 {
+		return Stats{}, odd(statsScript, req.Reply)
+	}
+	out := Stats{
+		Due: n[0], Claimable: n[1], Processing: n[2], Expired: n[3], Dead: n[4], Done: n[5], Records: n[6], Sessions: n[7],
+		OldestDue: millis(n[8]), NextExpiry: millis(n[9]), SinceSweep: millis(n[10]), Counters: map[string]int64{},
+	}
+	for i := 0; i+1 < len(pairs); i += 2 {
+		name, _ := pairs[i].(string)
+		text, _ := pairs[i+1].(string)
+		out.Counters[name], _ = strconv.ParseInt(text, 10, 64)
+	}
+	return out, nil
+}
+
+// A Failure is one of a job's last errors.
+type Failure struct {
+	At      time.Time // on Redis' clock
+	Attempt int
+	Holder  string
+	Reason  string
+}
+
+// Info is everything that is known of one job.
+type Info struct {
+	ID                           string
+	Place                        Place
+	At                           time.Time // when it is due, its lease runs out, it died, or was done; on Redis' clock
+	In                           time.Duration
+	Record                       []byte
+	Failures, Expiries, Redrives int
+	MaxRetries, MaxExpiries      *int
+	Errors                       []Failure // the last five, oldest first
+	Stack                        string    // of the last panic, for dead jobs
+	Holder                       string    // in processing: who holds it
+	Fence                        int64     // in processing
+	Cancelling                   bool
+}
+
+// Inspect reads jobs by ID, in one step; an ID that no job has comes back with place Nowhere. 1 to 1,000 IDs.
+func (s *Store) Inspect(ctx context.Context, ids []string) ([]Info, error) {
+	args, err := idArgs("inspect", nil, ids)
+	if err != nil {
+		return nil, err
+	}
+	req := &script.Request{Script: inspectScript, Args: args}
+	if err := s.repeat(ctx, req); err != nil {
+		return nil, err
+	}
+	if len(req.Reply) != 2+7*len(ids) {
+		return nil, odd(inspectScript, len(req.Reply))
+	}
+	now, _ := req.Reply[1].(int64)
+	out := make([]Info, len(ids))
+	for i, id := range ids {
+		var field [7]string
+		for j := range field {
+			field[j], _ = req.Reply[2+7*i+j].(string)
+		}
+		out[i] = readInfo(id, now, field)
+	}
+	return out, nil
+}
+
+func readInfo(id string, now int64, field [7]string) Info {
+	info := Info{ID: id, Record: []byte(field[2]), Holder: field[6]}
+	if field[0] != "" {
+		info.Place, _ = placeOf(field[0][0])
+	}
+	if info.At = dueTime(field[1]); !info.At.IsZero() {
+		info.In = millis(info.At.UnixMilli() - now)
+	}
+	info.Failures, info.Expiries, info.Redrives, info.MaxRetries, info.MaxExpiries = readCounts(field[3])
+	info.Errors, info.Stack = readFailures(field[4])
+	token, marked := strings.CutPrefix(field[5], "!")
+	info.Cancelling = marked
+	fence, _, _ := strings.Cut(token, ":")
+	info.Fence, _ = strconv.ParseInt(fence, 10, 64)
+	return info
+}
+
+func readFailures(text string) (list []Failure, stack string) {
+	lines, stack, _ := strings.Cut(text, "\n\n")
+	for line := range strings.SplitSeq(lines, "\n") {
+		fields := strings.SplitN(line, "\t", 4)
+		if len(fields) != 4 {
+			continue
+		}
+		ms, _ := strconv.ParseInt(fields[0], 10, 64)
+		attempt, _ := strconv.Atoi(fields[1])
+		list = append(list, Failure{At: time.UnixMilli(ms), Attempt: attempt, Holder: fields[2], Reason: fields[3]})
+	}
+	return list, stack
+}
+
+// List returns up to n IDs (1–1,000) of a place in its order, from the given rank on. Ranks move when jobs do: for
+// looking, not for working through a place.
+func (s *Store) List(ctx context.Context, place Place, from int64, n int) ([]string, error) {
+	if err := checkBatch("list", n); err != nil {
+		return nil, err
+	}
+	if place == Nowhere || from < 0 {
+		return nil, fmt.Errorf("list: place %q from %d: want due, processing, dead or done, from 0 on", place, from)
+	}
+	ids, err := s.rdb.ZRange(ctx, s.keys.Key(string(place)), from, from+int64(n)-1).Result()
+	if err == redis.Nil {
+		err = nil
+	}
+	return ids, err
+}

@@ -1,0 +1,210 @@
+package lease
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+)
+
+// KeeperOptions are the optional settings of a Keeper; nil is valid.
+type KeeperOptions struct {
+	Batch    int           // leases extended by one call; default 256, at most 1,000
+	NoExtend bool          // only watch the local deadlines: nothing is extended
+	Length   time.Duration // asked for at each extend; default the published lease
+	Logger   *slog.Logger  // default: none
+	OnBeat   func(Beat)    // called after each extend call, for counters; must not block
+}
+
+// A Beat is one extend call of a Keeper.
+type Beat struct {
+	Held, Extended, Lost int
+	Err                  error
+}
+
+// A Keeper keeps what a process holds of one partition, waiting in a buffer or being worked on: it extends all leases
+// in batches every third of a lease, and cancels the context of a job whose lease is gone, with cause [ErrLost], at
+// the latest at the local deadline, even if Redis is silent. It is safe for concurrent use.
+type Keeper struct {
+	store *Store
+	opts  KeeperOptions
+
+	mu      sync.Mutex
+	held    map[*Hold]struct{}
+	length  time.Duration // of a lease, as last told
+	beatAt  time.Time     // when the next beat is due; zero: nothing is held
+	watchAt time.Time     // when the next deadline passes; zero: nothing is held
+	kick    chan struct{} // the beat's timer must be set anew
+	look    chan struct{} // the watch's timer must be set anew
+	calls   sync.WaitGroup
+	extend  func(ctx context.Context, length time.Duration, held []Held) (Extended, error)
+}
+
+// A Hold is one lease that a Keeper looks after.
+type Hold struct {
+	keeper *Keeper
+	held   Held
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+
+	mu       sync.Mutex
+	deadline time.Time
+	state    HoldState
+	stopped  bool // not extended any more
+}
+
+// HoldState says how a lease stands, as far as this process knows.
+type HoldState int
+
+const (
+	HoldCurrent   HoldState = iota // held
+	HoldLost                       // Redis said that it is lost
+	HoldOverdue                    // the local deadline passed without a word from Redis
+	HoldCancelled                  // the job was cancelled
+)
+
+// NewKeeper checks its options and starts nothing: Run does.
+func NewKeeper(store *Store, o *KeeperOptions) (*Keeper, error) {
+	k := &Keeper{store: store, held: map[*Hold]struct{}{}, kick: make(chan struct{}, 1), look: make(chan struct{}, 1)}
+	if o != nil {
+		k.opts = *o
+	}
+	if k.opts.Batch == 0 {
+		k.opts.Batch = DefaultBatch
+	}
+	if k.opts.Batch < 1 || k.opts.Batch > MaxBatch {
+		return nil, &BatchError{What: "Keeper batch", Size: k.opts.Batch}
+	}
+	if k.opts.Logger == nil {
+		k.opts.Logger = slog.New(slog.DiscardHandler)
+	}
+	k.extend = store.ExtendOnce
+	return k, nil
+}
+
+// Hold begins to look after a lease. The context that it returns through Context ends with the lease; it carries the
+// values of parent, and not its end.
+func (k *Keeper) Hold(parent context.Context, l *Lease) *Hold {
+	ctx, cancel := context.WithCancelCause(context.WithoutCancel(parent))
+	h := &Hold{keeper: k, held: Held{ID: l.ID, Token: l.Token}, ctx: ctx, cancel: cancel, deadline: l.Deadline}
+	sent := l.Deadline.Add(-l.Length) // when the claim was sent
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.held[h] = struct{}{}
+	if k.length == 0 || l.Length < k.length {
+		k.length = l.Length
+	}
+	if beat := sent.Add(l.Length / 3); k.beatAt.IsZero() || beat.Before(k.beatAt) {
+		k.beatAt = beat
+		nudge(k.kick)
+	}
+	if k.watchAt.IsZero() || l.Deadline.Before(k.watchAt) {
+		k.watchAt = l.Deadline
+		nudge(k.look)
+	}
+	return h
+}
+
+func nudge(signal chan struct{}) {
+	select {
+	case signal <- struct{}{}:
+	default:
+	}
+}
+
+// Holding is how many leases are looked after.
+func (k *Keeper) Holding() int {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return len(k.held)
+}
+
+// Context ends when the lease does (cause [ErrLost] or [ErrCancelled]), or with Cancel or Done.
+func (h *Hold) Context() context.Context { return h.ctx }
+
+// Deadline is until when the lease is held at least, on this process' monotonic clock.
+func (h *Hold) Deadline() time.Time {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.deadline
+}
+
+// State tells how the lease stands.
+func (h *Hold) State() HoldState {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.state
+}
+
+// Startable reports whether work may begin under the lease: it is held, and its deadline has not passed.
+func (h *Hold) Startable() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.state == HoldCurrent && time.Now().Before(h.deadline)
+}
+
+// Cancel ends the job's context with a cause; the lease is still looked after.
+func (h *Hold) Cancel(cause error) { h.cancel(cause) }
+
+// StopExtending lets the lease run out.
+func (h *Hold) StopExtending() {
+	h.mu.Lock()
+	h.stopped = true
+	h.mu.Unlock()
+}
+
+// Done ends looking after the lease, and the job's context: the caller settles it, or has.
+func (h *Hold) Done() {
+	k := h.keeper
+	k.mu.Lock()
+	delete(k.held, h)
+	k.mu.Unlock()
+	h.cancel(context.Canceled)
+}
+
+// Extended notes that the lease was extended by somebody else than the keeper, as by a handler.
+func (h *Hold) Extended(deadline time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if deadline.After(h.deadline) {
+		h.deadline = deadline
+	}
+}
+
+// answer notes what an extend said of this lease.
+func (h *Hold) answer(err error, deadline time.Time) (lost bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch {
+	case err == nil:
+		if deadline.After(h.deadline) {
+			h.deadline = deadline
+		}
+		return false
+	case h.state != HoldCurrent:
+		return false
+	case errors.Is(err, ErrCancelled):
+		h.state = HoldCancelled
+		h.cancel(ErrCancelled)
+	default:
+		h.state = HoldLost
+		h.cancel(ErrLost)
+	}
+	return true
+}
+
+// due ends the hold's context if its local deadline has passed.
+func (h *Hold) due(now time.Time) (next time.Time, over bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.state != HoldCurrent {
+		return time.Time{}, false
+	}
+	if now.Before(h.deadline) {
+		return h.deadline, false
+	}
+	h.state = HoldOverdue
+	h.cancel(ErrLost)
+	return time.Time{}, true
+}

@@ -1,0 +1,118 @@
+-- lib of the lease scripts: what more than one transition needs.
+
+-- What holds where nothing was published.
+local DEFAULTS = {lease_ms = 15000, max_retries = 20, max_expiries = 5, expiry_backoff_base_ms = 0, expiry_backoff_cap_ms = 0}
+
+-- published reads numbers of the queue's policy.
+local function published(policy, ...)
+  local values = call('HMGET', policy, ...)
+  for i = 1, #values do
+    values[i] = tonumber(values[i] or '') or DEFAULTS[select(i, ...)]
+  end
+  return unpack(values)
+end
+
+-- score reads a ZSET's score; Lua knows no word for infinity.
+local function score(text)
+  return tonumber(text) or (text == 'inf' and math.huge or -math.huge)
+end
+
+-- append adds two values to a flat list.
+local function append(list, a, b)
+  list[#list + 1] = a
+  list[#list + 1] = b
+end
+
+-- hmget reads one field of each ID, in chunks that Lua's stack can hold.
+local function hmget(hash, ids)
+  local out = {}
+  for i = 1, #ids, 1000 do
+    local last = math.min(i + 999, #ids)
+    local page = call('HMGET', hash, unpack(ids, i, last))
+    for j = 1, last - i + 1 do
+      out[i + j - 1] = page[j]
+    end
+  end
+  return out
+end
+
+-- each runs a variadic command over a list of `width` values per item, in chunks that Lua's stack can hold.
+local function each(width, command, key, list)
+  local step = 1000 * width
+  for i = 1, #list, step do
+    call(command, key, unpack(list, i, math.min(i + step - 1, #list)))
+  end
+end
+
+-- The text form of counts: failures expiries redrives max_retries max_expiries not_after, `-` where the queue's holds.
+local function counts_read(text)
+  if not text then
+    return 0, 0, 0, '- - -'
+  end
+  local f, e, r, own = string.match(text, '^(%d+) (%d+) (%d+) (%S+ %S+ %S+)$')
+  return tonumber(f or 0), tonumber(e or 0), tonumber(r or 0), own or '- - -'
+end
+
+local function counts_write(f, e, r, own)
+  return int(f) .. ' ' .. int(e) .. ' ' .. int(r) .. ' ' .. own
+end
+
+-- own_limits reads a job's own MaxRetries and MaxExpiries out of counts, nil where the queue's hold.
+local function own_limits(own)
+  local retries, expiries = string.match(own, '^(%S+) (%S+)')
+  return tonumber(retries), tonumber(expiries)
+end
+
+-- error_add adds one line to a job's last errors: the newest five are kept, and of stacks only the one given.
+local function error_add(errors, id, now_ms, attempt, holder, reason, stack)
+  local lines = {}
+  local old = call('HGET', errors, id)
+  if old then
+    for line in string.gmatch((string.gsub(old, '\n\n.*$', '')), '[^\n]+') do
+      lines[#lines + 1] = line
+    end
+  end
+  while #lines > 4 do
+    table.remove(lines, 1)
+  end
+  lines[#lines + 1] = int(now_ms) .. '\t' .. int(attempt) .. '\t' .. holder .. '\t' .. reason
+  local text = table.concat(lines, '\n')
+  if stack ~= '' then
+    text = text .. '\n\n' .. stack
+  end
+  call('HSET', errors, id, text)
+end
+
+-- holder_of names who holds a token.
+local function holder_of(holders, token)
+  local session = token and string.match(token, '^!?%d+:([^:]+):')
+  return session and call('HGET', holders, session) or ''
+end
+
+-- no_record puts IDs that lack a record into dead, with a stub in the record's place. The caller has removed them from
+-- where they were.
+local function no_record(ids, now_ms, stub, dead, jobs, errors, stats)
+  for _, id in ipairs(ids) do
+    call('ZADD', dead, int(now_ms), id)
+    call('HSET', jobs, id, stub)
+    error_add(errors, id, now_ms, 0, '', 'no record', '')
+  end
+  if #ids > 0 then
+    call('HINCRBY', stats, 'missing', #ids)
+    call('HINCRBY', stats, 'died', #ids)
+  end
+end
+
+-- places says for each ID where it is: '1' due, '2' processing, '3' dead, '4' done, '0' nowhere.
+local function places(ids, due, processing, dead, done)
+  local out = {}
+  if #ids == 0 then
+    return out
+  end
+  local one, two = call('ZMSCORE', due, unpack(ids)), call('ZMSCORE', processing, unpack(ids))
+  local three, four = call('ZMSCORE', dead, unpack(ids)), call('ZMSCORE', done, unpack(ids))
+  for i = 1, #ids do
+    out[i] = one[i] and '1' or two[i] and '2' or three[i] and '3' or four[i] and '4' or '0'
+  end
+  return out
+end

@@ -1,0 +1,133 @@
+-- settle: ends leases, one answer per item; a lease that is no longer the caller's is left alone
+-- KEYS: sessions due processing dead done jobs leases counts errors policy stats wake holders
+-- ARGV: session number, then per item: a id token | n id token when reason stack | r id token when mark | b id token reason stack
+-- ANSWER: OK codes | AGAIN codes | STALE | NOSESSION
+-- CODES: o acked; d put to due; x put to dead; c cancelled; 1 2 3 4 lost: in due, processing, dead, done; 0 gone
+-- a is ack, n nack, r release, b bury. when is a delay in ms or @ and a time in ms. mark is '' or a counter to raise.
+local sessions, due, processing, dead, done, jobs, leases, counts, errors, policy, stats, wake, holders = unpack(KEYS)
+call('HDEL', sessions, '')
+local answer = session_check(sessions, ARGV[1], ARGV[2])
+if answer then
+  return answer
+end
+local now = now_us()
+local floor_ms, ceil_ms = math.floor(now / 1000), math.ceil(now / 1000)
+local WIDTH = {a = 3, n = 6, r = 5, b = 5}
+
+local starts, ids = {}, {}
+local at = 3
+while at <= #ARGV do
+  starts[#starts + 1], ids[#ids + 1] = at, ARGV[at + 1]
+  at = at + WIDTH[ARGV[at]]
+end
+local token_of = {}
+for i, token in ipairs(call('HMGET', leases, unpack(ids))) do
+  token_of[ids[i]] = token
+end
+
+local codes, left, strangers, stranger_ids = {}, {}, {}, {}
+local ended, removed, to_due, to_dead = {}, {}, {}, {}
+local tally = {acked = 0, nacked = 0, released = 0, buried = 0, cancelled = 0, newer = 0, died = 0}
+local max_retries, earliest
+
+local function when(text)
+  if string.sub(text, 1, 1) == '@' then
+    return tonumber(string.sub(text, 2))
+  elseif text == '0' then
+    return floor_ms
+  end
+  return ceil_ms + tonumber(text)
+end
+
+local function back(id, time)
+  append(to_due, int(time), id)
+  if not earliest or time < earliest then
+    earliest = time
+  end
+end
+
+-- failed counts a failure and says whether the job has used up its retries.
+local function failed(id, token, reason, stack, bury)
+  local f, e, r, own = counts_read(call('HGET', counts, id))
+  max_retries = max_retries or published(policy, 'max_retries')
+  local dies = bury or f + 1 > (own_limits(own) or max_retries)
+  error_add(errors, id, floor_ms, f + e + 1, holder_of(holders, token), reason, dies and stack or '')
+  call('HSET', counts, id, counts_write(f + 1, e, r, own))
+  return dies
+end
+
+for n, start in ipairs(starts) do
+  local op, id, token = ARGV[start], ids[n], ARGV[start + 2]
+  local current = token_of[id]
+  local cancelled = current == '!' .. token
+  if current ~= token and not cancelled then
+    if left[id] then
+      codes[n] = left[id]
+    else
+      strangers[#strangers + 1], stranger_ids[#stranger_ids + 1] = n, id
+    end
+  else
+    token_of[id] = false
+    ended[#ended + 1] = id
+    if op == 'a' then
+      codes[n], left[id] = 'o', '0'
+      removed[#removed + 1] = id
+      tally.acked = tally.acked + 1
+    elseif cancelled then
+      codes[n], left[id] = 'c', '0'
+      removed[#removed + 1] = id
+      tally.cancelled = tally.cancelled + 1
+    elseif op == 'r' then
+      codes[n], left[id] = 'd', '1'
+      back(id, when(ARGV[start + 3]))
+      tally.released = tally.released + 1
+      if tally[ARGV[start + 4]] then
+        tally[ARGV[start + 4]] = tally[ARGV[start + 4]] + 1
+      end
+    elseif op == 'n' then
+      tally.nacked = tally.nacked + 1
+      if failed(id, token, ARGV[start + 4], ARGV[start + 5], false) then
+        codes[n], left[id] = 'x', '3'
+        append(to_dead, int(floor_ms), id)
+      else
+        codes[n], left[id] = 'd', '1'
+        back(id, when(ARGV[start + 3]))
+      end
+    else
+      codes[n], left[id] = 'x', '3'
+      tally.buried = tally.buried + 1
+      failed(id, token, ARGV[start + 3], ARGV[start + 4], true)
+      append(to_dead, int(floor_ms), id)
+    end
+  end
+end
+
+for i, place in ipairs(places(stranger_ids, due, processing, dead, done)) do
+  codes[strangers[i]] = place
+end
+
+-- Removal comes first, so that a job is never in two places.
+each(1, 'ZREM', processing, ended)
+each(1, 'HDEL', leases, ended)
+each(1, 'HDEL', jobs, removed)
+each(1, 'HDEL', counts, removed)
+each(1, 'HDEL', errors, removed)
+if earliest then
+  local head = call('ZRANGE', due, 0, 0, 'WITHSCORES')
+  each(2, 'ZADD', due, to_due)
+  if earliest <= floor_ms or not head[2] or earliest < score(head[2]) then
+    wake_up(wake)
+  end
+end
+each(2, 'ZADD', dead, to_dead)
+tally.died = #to_dead / 2
+tally.refused = #stranger_ids
+tally.cancelled_processing = tally.cancelled
+for name, count in pairs(tally) do
+  if count > 0 then
+    call('HINCRBY', stats, name, count)
+  end
+end
+local rest = table.concat(codes)
+session_store(sessions, ARGV[1], ARGV[2], now, rest)
+return {'OK', rest}

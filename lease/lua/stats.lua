@@ -1,0 +1,24 @@
+-- stats: how many jobs are where, and the counters; writes nothing
+-- KEYS: due processing dead done jobs sessions sweep stats
+-- ARGV: none
+-- ANSWER: OK due claimable processing expired dead done records sessions oldest_due_ms next_expiry_ms swept_ms stats...
+-- The three times are relative to now: how long the head of due has been claimable, how long until the next expiry,
+-- how long since a sweep; -1 where there is none.
+local due, processing, dead, done, jobs, sessions, sweep, stats = unpack(KEYS)
+local now_ms = math.floor(now_us() / 1000)
+local oldest, next_expiry, swept = -1, -1, -1
+local head = call('ZRANGE', due, 0, 0, 'WITHSCORES')
+if head[2] then
+  oldest = math.min(math.max(0, now_ms - score(head[2])), 1e15)
+end
+head = call('ZRANGE', processing, 0, 0, 'WITHSCORES')
+if head[2] then
+  next_expiry = math.min(math.max(0, score(head[2]) - now_ms), 1e15)
+end
+local last = tonumber(call('HGET', sweep, 'swept') or '')
+if last then
+  swept = math.max(0, now_ms - last)
+end
+return {'OK', call('ZCARD', due), call('ZCOUNT', due, '-inf', int(now_ms)), call('ZCARD', processing),
+  call('ZCOUNT', processing, '-inf', int(now_ms)), call('ZCARD', dead), call('ZCARD', done), call('HLEN', jobs),
+  call('HLEN', sessions), oldest, next_expiry, swept, call('HGETALL', stats)}

@@ -1,0 +1,37 @@
+package lease
+
+import (
+	"embed"
+
+	"github.com/leaseq/leaseq/internal/script"
+)
+
+//go:embed lua/*.lua
+var luaFiles embed.FS
+
+var luaLib = func() string {
+	text, err := luaFiles.ReadFile("lua/lib.lua")
+	if err != nil {
+		panic("lease: " + err.Error())
+	}
+	return string(text)
+}()
+
+func load(name string) *script.Script {
+	return script.MustLoad(luaFiles, "lua/"+name+".lua", luaLib)
+}
+
+var (
+	enqueueScript = load("enqueue")
+	claimScript   = load("claim")
+	settleScript  = load("settle")
+	extendScript  = load("extend")
+	expireScript  = load("expire")
+	cancelScript  = load("cancel")
+	redriveScript = load("redrive")
+	purgeScript   = load("purge")
+	policyScript  = load("policy")
+	wakeScript    = load("wake")
+	statsScript   = load("stats")
+	inspectScript = load("inspect")
+)

@@ -1,0 +1,169 @@
+package lease
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"time"
+
+	"github.com/leaseq/leaseq/internal/script"
+)
+
+// An Op is what a settle does with a lease.
+type Op byte
+
+// The four ways to end a lease.
+const (
+	Ack     Op = 'a' // finished: the job is removed
+	Nack    Op = 'n' // failed: failures + 1; back to due after Delay, or to dead when the retries are used up
+	Release Op = 'r' // unfinished: back to due, counts nothing
+	Bury    Op = 'b' // failed for good: failures + 1; to dead
+)
+
+// A Verdict ends one lease.
+type Verdict struct {
+	Op    Op
+	ID    string
+	Token string
+
+	Delay  time.Duration // Nack, Release: from Redis' now, rounded up to milliseconds; 0 is due at once
+	KeepAt string        // Release: put back at its old due time instead; see KeepDue
+	Newer  bool          // Release: counts it as a record that a newer version wrote
+	Reason string        // Nack, Bury: one line of valid UTF-8, at most 512 bytes
+	Stack  string        // Nack, Bury: kept only if the job goes to dead, at most 4 KiB
+}
+
+// KeepDue makes a release put the job back at the due time it had, its place in the queue.
+func (v *Verdict) KeepDue(l *Lease) { v.KeepAt = l.due }
+
+// A Settled is what became of a job whose lease was ended.
+type Settled struct {
+	Place     Place // Nowhere (acked), Due or Dead
+	Cancelled bool  // the job had been cancelled, and is removed
+	Err       error // [*LostError], ErrGone, or [*UnknownError]: the lease was not ended by this call
+}
+
+// Settle ends leases, acks, nacks, releases and buries mixed, in one call. A verdict on a lease that is not its
+// holder's any more is refused (ErrLost by errors.Is) and changes nothing. 1 to 1,000 verdicts.
+func (s *Store) Settle(ctx context.Context, verdicts []Verdict) ([]Settled, error) {
+	call, err := settleCall(verdicts)
+	if err != nil {
+		return nil, err
+	}
+	err = s.sessions.Do(ctx, call)
+	return settled(call, err, verdicts)
+}
+
+// Exchange settles and claims in one round trip: n jobs, or none with n = 0. The two have results and errors of their
+// own. Nothing is claimed that the settle of the same call put back is bound to be among.
+func (s *Store) Exchange(ctx context.Context, verdicts []Verdict, n int, o *ClaimOptions) (done []Settled, settleErr error, jobs Claimed, claimErr error) {
+	switch {
+	case len(verdicts) == 0:
+		jobs, claimErr = s.Claim(ctx, n, o)
+		return
+	case n == 0:
+		done, settleErr = s.Settle(ctx, verdicts)
+		return
+	}
+	settle, settleErr := settleCall(verdicts)
+	claim, claimErr := s.claimCall(n, o)
+	if err := errors.Join(settleErr, claimErr); err != nil {
+		return nil, err, Claimed{}, err
+	}
+	err := s.sessions.Do(ctx, settle, claim)
+	done, settleErr = settled(settle, err, verdicts)
+	if err != nil {
+		return done, settleErr, Claimed{}, err
+	}
+	jobs, claimErr = claimed(claim, o)
+	return done, settleErr, jobs, claimErr
+}
+
+func settleCall(verdicts []Verdict) (*script.Call, error) {
+	if err := checkBatch("settle", len(verdicts)); err != nil {
+		return nil, err
+	}
+	args := make([]any, 0, 3*len(verdicts))
+	for i := range verdicts {
+		v := &verdicts[i]
+		args = append(args, string(v.Op), v.ID, v.Token)
+		switch v.Op {
+		case Ack:
+		case Nack:
+			args = append(args, v.when(), v.Reason, v.Stack)
+		case Release:
+			mark := ""
+			if v.Newer {
+				mark = "newer"
+			}
+			args = append(args, v.when(), mark)
+		case Bury:
+			args = append(args, v.Reason, v.Stack)
+		default:
+			return nil, errors.New("settle " + v.ID + ": unknown verdict " + strconv.Quote(string(v.Op)))
+		}
+	}
+	return &script.Call{Op: "settle", Script: settleScript, Args: args}, nil
+}
+
+func (v *Verdict) when() string {
+	if v.KeepAt != "" {
+		return "@" + v.KeepAt
+	}
+	return strconv.FormatInt(ceilMillis(max(v.Delay, 0)), 10)
+}
+
+func settled(call *script.Call, err error, verdicts []Verdict) ([]Settled, error) {
+	if err == nil {
+		err = call.Err
+	}
+	out := make([]Settled, len(verdicts))
+	if err != nil {
+		items := unknownItems(err, call, len(verdicts), func(rest string, i int) error {
+			return readSettled(rest, i, verdicts[i].ID).Err
+		})
+		if items == nil {
+			return nil, err
+		}
+		for i := range out {
+			out[i].Err = items[i]
+		}
+		return out, err
+	}
+	if len(call.Rest) != len(verdicts) {
+		return nil, odd(settleScript, call.Rest)
+	}
+	for i := range out {
+		out[i] = readSettled(call.Rest, i, verdicts[i].ID)
+	}
+	return out, nil
+}
+
+func readSettled(rest string, i int, id string) Settled {
+	if i >= len(rest) {
+		return Settled{Err: odd(settleScript, rest)}
+	}
+	switch rest[i] {
+	case 'o':
+		return Settled{}
+	case 'd':
+		return Settled{Place: Due}
+	case 'x':
+		return Settled{Place: Dead}
+	case 'c':
+		return Settled{Cancelled: true}
+	}
+	return Settled{Err: lost(settleScript, rest[i], id)}
+}
+
+// lost reads the code of a lease that is not the caller's.
+func lost(sc *script.Script, code byte, id string) error {
+	place, ok := placeOf(code)
+	switch {
+	case !ok:
+		return odd(sc, string(code))
+	case place == Nowhere:
+		return ErrGone
+	}
+	return &LostError{ID: id, Place: place}
+}

@@ -1,0 +1,184 @@
+package lease
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leaseq/leaseq/internal/keys"
+	"github.com/leaseq/leaseq/internal/script"
+)
+
+// Bounds of one call.
+const (
+	DefaultBatch = 256     // items
+	MaxBatch     = 1000    // items; more are refused
+	MaxBytes     = 4 << 20 // bytes of records in one enqueue or claim; one job may exceed it
+	maxHolder    = 64      // bytes of a holder's readable name
+)
+
+// DefaultLease is the lease of a queue that publishes none.
+const DefaultLease = 15 * time.Second
+
+// StoreOptions are the optional settings of a Store; nil is valid.
+type StoreOptions struct {
+	Prefix    string // of all keys; default "leaseq"
+	Partition int    // default 0
+	Holder    string // readable name of this process, 1–64 bytes; default <host>/<pid>
+	Stub      []byte // what stands in for a record that is missing; default one zero byte
+}
+
+// A Store speaks the protocol over one partition of a queue. It is safe for concurrent use. All its methods work on
+// batches and answer per item; what is a value in the protocol (lost, duplicate …) is an error in the item's result,
+// and the method's own error says that the call as a whole failed: an [*UnknownError] where it may have run, else it
+// did nothing.
+type Store struct {
+	rdb      redis.UniversalClient
+	keys     *keys.Partition
+	runner   *script.Runner
+	sessions *script.Sessions
+	stub     []byte
+}
+
+// NewStore checks its arguments and does no I/O. rdb stays the caller's.
+func NewStore(rdb redis.UniversalClient, queue string, o *StoreOptions) (*Store, error) {
+	var opts StoreOptions
+	if o != nil {
+		opts = *o
+	}
+	if opts.Prefix == "" {
+		opts.Prefix = keys.DefaultPrefix
+	}
+	if opts.Holder == "" {
+		opts.Holder = DefaultHolder()
+	}
+	if opts.Stub == nil {
+		opts.Stub = []byte{0}
+	}
+	var errs []error
+	if rdb == nil {
+		errs = append(errs, errors.New("the Redis client is nil"))
+	}
+	partition, err := keys.New(opts.Prefix, queue, opts.Partition)
+	errs = append(errs, err, ValidateHolder(opts.Holder))
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	runner := script.NewRunner(rdb, partition)
+	return &Store{
+		rdb: rdb, keys: partition, runner: runner, stub: opts.Stub,
+		sessions: script.NewSessions(runner, opts.Holder),
+	}, nil
+}
+
+// DefaultHolder is <host>/<pid>, cut to 64 bytes.
+func DefaultHolder() string {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "unknown"
+	}
+	pid := fmt.Sprintf("/%d", os.Getpid())
+	host = strings.ToValidUTF8(host, "?")
+	for len(host)+len(pid) > maxHolder {
+		_, size := utf8.DecodeLastRuneInString(host)
+		host = host[:len(host)-size]
+	}
+	return host + pid
+}
+
+// ValidateHolder reports whether a readable name of a process is 1–64 bytes of valid UTF-8 without control characters.
+func ValidateHolder(holder string) error {
+	switch {
+	case holder == "" || len(holder) > maxHolder:
+		return fmt.Errorf("holder has %d bytes: want 1 to %d", len(holder), maxHolder)
+	case !utf8.ValidString(holder) || strings.ContainsFunc(holder, func(r rune) bool { return r < ' ' || r == 0x7f }):
+		return fmt.Errorf("holder %q: want valid UTF-8 without control characters", holder)
+	}
+	return nil
+}
+
+// Close waits for calls that are still to have their outcome, until ctx ends, and closes the sessions in Redis. Jobs
+// that are held stay leased until their leases run out. Afterwards every method returns ErrClosed.
+func (s *Store) Close(ctx context.Context) error { return s.sessions.Close(ctx) }
+
+// Queue returns the queue's name.
+func (s *Store) Queue() string { return s.keys.Queue() }
+
+// Client returns the Redis client that the store was made with.
+func (s *Store) Client() redis.UniversalClient { return s.rdb }
+
+// Register writes the queue's name into the registry of queues, by a plain SADD.
+func (s *Store) Register(ctx context.Context) error {
+	err := s.rdb.SAdd(ctx, keys.Registry(s.keys.Prefix()), s.keys.Queue()).Err()
+	if err != nil {
+		return fmt.Errorf("register queue %s: %w", s.keys.Queue(), script.Typed(err))
+	}
+	return nil
+}
+
+// Queues lists the names in the registry under a prefix, in no order. Names that break the rule for names, which can
+// only be there by somebody else's hand, are left out.
+func Queues(ctx context.Context, rdb redis.UniversalClient, prefix string) ([]string, error) {
+	all, err := rdb.SMembers(ctx, keys.Registry(prefix)).Result()
+	if err != nil {
+		return nil, err
+	}
+	var valid []string
+	for _, name := range all {
+		if keys.ValidateName("queue name", name) == nil {
+			valid = append(valid, name)
+		}
+	}
+	return valid, nil
+}
+
+// numbered runs one numbered call and returns its stored answer.
+func (s *Store) numbered(ctx context.Context, op string, sc *script.Script, args []any) (*script.Call, error) {
+	call := &script.Call{Op: op, Script: sc, Args: args}
+	if err := s.sessions.Do(ctx, call); err != nil {
+		return call, err
+	}
+	return call, call.Err
+}
+
+// unknownItems turns the unknown outcome of a whole call into one per item.
+func unknownItems(err error, call *script.Call, n int, read func(rest string, i int) error) []error {
+	var whole *UnknownError
+	if !errors.As(err, &whole) {
+		return nil
+	}
+	items := make([]error, n)
+	for i := range items {
+		items[i] = script.NewUnknownError(whole.Op, whole.Cause, func(ctx context.Context) error {
+			if err := whole.Resolve(ctx); err != nil {
+				return err
+			}
+			return read(call.Rest, i)
+		})
+	}
+	return items
+}
+
+func checkBatch(what string, n int) error {
+	if n < 1 || n > MaxBatch {
+		return &BatchError{What: what, Size: n}
+	}
+	return nil
+}
+
+func odd(sc *script.Script, reply any) error {
+	return &script.ReplyError{Script: sc.Name, Reply: reply}
+}
+
+func millis(ms int64) time.Duration { return time.Duration(ms) * time.Millisecond }
+
+// ceilMillis rounds a duration up to whole milliseconds, since nothing may happen early.
+func ceilMillis(d time.Duration) int64 {
+	return int64((d + time.Millisecond - 1) / time.Millisecond)
+}

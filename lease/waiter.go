@@ -1,0 +1,200 @@
+package lease
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+)
+
+// DefaultFallback is how long a process waits for a wake-up before it looks by itself.
+const DefaultFallback = time.Second
+
+// A Waiter waits for jobs to become claimable, on a connection of its own: a blocking read must never take one from
+// the pool that heartbeats use. Any number of goroutines may wait on C; each takes what it receives as its duty to
+// claim, or to pass it on with Store.Wake.
+type Waiter struct {
+	store    *Store
+	client   redis.UniversalClient
+	fallback time.Duration
+	logger   *slog.Logger
+
+	c         chan bool
+	arm       chan struct{}
+	closing   chan struct{}
+	ended     chan struct{}
+	once      sync.Once
+	listeners atomic.Int64
+}
+
+// CanWait reports whether a blocking connection can be made for a client: a *redis.Client (made by NewClient or
+// NewFailoverClient) or a *redis.ClusterClient.
+func CanWait(rdb redis.UniversalClient) error {
+	switch rdb.(type) {
+	case *redis.Client, *redis.ClusterClient:
+		return nil
+	}
+	return fmt.Errorf("a blocking connection cannot be made from a %T: pass a *redis.Client (NewClient, NewFailoverClient) or a *redis.ClusterClient", rdb)
+}
+
+// NewWaiter starts a goroutine, which does nothing until Arm; Close ends it. fallback 0 is one second.
+func NewWaiter(store *Store, fallback time.Duration, logger *slog.Logger) (*Waiter, error) {
+	if err := CanWait(store.rdb); err != nil {
+		return nil, err
+	}
+	if fallback == 0 {
+		fallback = DefaultFallback
+	}
+	if logger == nil {
+		logger = slog.New(slog.DiscardHandler)
+	}
+	w := &Waiter{
+		store: store, client: blocking(store.rdb, fallback), fallback: fallback, logger: logger,
+		c: make(chan bool), arm: make(chan struct{}, 1), closing: make(chan struct{}), ended: make(chan struct{}),
+	}
+	go w.run()
+	return w, nil
+}
+
+// blocking makes a client with one connection out of a copy of the user's options.
+func blocking(rdb redis.UniversalClient, fallback time.Duration) redis.UniversalClient {
+	patience := fallback + 2*time.Second // an idle server lets BLPOP end up to 100 ms late
+	switch c := rdb.(type) {
+	case *redis.ClusterClient:
+		o := *c.Options()
+		o.MaxRetries, o.ReadTimeout = -1, patience
+		o.PoolSize, o.MinIdleConns, o.MaxIdleConns, o.MaxActiveConns = 1, 0, 1, 0
+		return redis.NewClusterClient(&o)
+	case *redis.Client:
+		o := *c.Options()
+		if o.MaintNotificationsConfig != nil {
+			config := *o.MaintNotificationsConfig
+			o.MaintNotificationsConfig = &config
+		}
+		o.MaxRetries, o.ReadTimeout = -1, patience
+		o.PoolSize, o.MinIdleConns, o.MaxIdleConns, o.MaxActiveConns = 1, 0, 1, 0
+		return redis.NewClient(&o)
+	}
+	return nil // CanWait was asked before
+}
+
+// C gives true for a wake-up that this process took, and false when the fallback passed without one. Listen first.
+func (w *Waiter) C() <-chan bool { return w.c }
+
+// Listen says that the caller is going to receive from C, until it calls the function returned: a wake-up that comes
+// when nobody listens any more is passed on.
+func (w *Waiter) Listen() (leave func()) {
+	w.listeners.Add(1)
+	return func() { w.listeners.Add(-1) }
+}
+
+// Arm begins to wait, unless it is waiting already; each value on C needs a new Arm.
+func (w *Waiter) Arm() { nudge(w.arm) }
+
+// Close closes the blocking connection first, passes on a wake-up that had just been taken, and waits for the end.
+func (w *Waiter) Close() {
+	w.once.Do(func() {
+		close(w.closing)
+		_ = w.client.Close()
+	})
+	<-w.ended
+}
+
+func (w *Waiter) run() {
+	defer close(w.ended)
+	failures := 0
+	for {
+		select {
+		case <-w.closing:
+			return
+		case <-w.arm:
+		}
+		took, err := w.pop()
+		switch {
+		case err != nil && w.isClosing():
+			return
+		case err != nil:
+			failures++
+			w.logger.Warn("waiting for jobs failed, and is repeated", "queue", w.store.Queue(), "error", err)
+			if !w.rest(failures) {
+				return
+			}
+		default:
+			failures = 0
+		}
+		if !w.deliver(took) {
+			return
+		}
+	}
+}
+
+// pop waits for one element. The command is raw, since the typed one rounds its timeout to seconds.
+func (w *Waiter) pop() (took bool, err error) {
+	key := w.store.keys.Key("wake")
+	cmd := redis.NewCmd(context.Background(), "blpop", key, fmt.Sprintf("%.3f", w.fallback.Seconds()))
+	cmd.SetFirstKeyPos(1)
+	err = w.client.Process(context.Background(), cmd)
+	if err == redis.Nil {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// rest is the growing pause after errors, up to the fallback: after it a listener looks by itself.
+func (w *Waiter) rest(failures int) bool {
+	wait := min(10*time.Millisecond<<min(failures, 10), w.fallback)
+	timer := time.NewTimer(wait)
+	defer timer.Stop()
+	select {
+	case <-w.closing:
+		return false
+	case <-timer.C:
+		return true
+	}
+}
+
+func (w *Waiter) isClosing() bool {
+	select {
+	case <-w.closing:
+		return true
+	default:
+		return false
+	}
+}
+
+// deliver hands the outcome to a listener; a wake-up that nobody takes is passed on.
+func (w *Waiter) deliver(took bool) (goOn bool) {
+	patience := time.NewTicker(20 * time.Millisecond)
+	defer patience.Stop()
+	for {
+		select {
+		case w.c <- took:
+			return true
+		case <-w.closing:
+			w.passOn(took)
+			return false
+		case <-patience.C:
+			if w.listeners.Load() == 0 {
+				w.passOn(took)
+				return true
+			}
+		}
+	}
+}
+
+func (w *Waiter) passOn(took bool) {
+	if !took {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), w.fallback)
+	defer cancel()
+	if err := w.store.Wake(ctx); err != nil {
+		w.logger.Warn("a wake-up could not be passed on", "queue", w.store.Queue(), "error", err)
+	}
+}
+

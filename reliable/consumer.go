@@ -1,0 +1,155 @@
+package reliable
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/leaseq/leaseq/internal/wire"
+	"github.com/leaseq/leaseq/lease"
+)
+
+// Defaults and bounds of a Consumer.
+const (
+	DefaultConcurrency  = 32
+	DefaultJobTimeout   = time.Hour
+	DefaultDrainTimeout = 20 * time.Second
+
+	maxConcurrency = 10_000
+	abandonAfter   = 500 * time.Millisecond // after handlers' contexts were cancelled at shutdown
+	lastSettle     = 3 * time.Second        // for the last verdicts, after that
+	settleFor      = 10 * time.Minute       // how long a verdict is repeated
+)
+
+// ConsumerOptions are the optional settings of a Consumer; nil is valid, and zero values mean the documented defaults.
+type ConsumerOptions struct {
+	// Concurrency is how many handlers run at a time: 1 to 10,000. Jobs are claimed only for free slots. Default 32.
+	Concurrency int
+	// NoExtend lets leases run out while handlers run. JobTimeout and DrainTimeout then default to the lease, and a
+	// longer one is refused.
+	NoExtend bool
+	// NoSweep leaves expired leases to other consumers or the sidecar. Default: this consumer sweeps its queue too.
+	NoSweep bool
+	// JobTimeout is how long one run may take: then the handler's context ends with cause [ErrJobTimeout], and the lease
+	// is not extended any more. A kind may have its own (HandleOptions). Default 1 h.
+	JobTimeout time.Duration
+	// DrainTimeout is how long handlers may go on after Run's context ended; then their contexts end with cause
+	// [ErrShutdown]. Default 20 s.
+	DrainTimeout time.Duration
+	// WakeFallback is how long an idle consumer waits before it looks by itself: 10 ms to 1 min. Default 1 s.
+	WakeFallback time.Duration
+	// Holder is this process' readable name, 1–64 bytes. Default <host>/<pid>.
+	Holder string
+	// Hooks are called for what happens to jobs. Default: none.
+	Hooks *Hooks
+	// Logger. Default: none.
+	Logger *slog.Logger
+}
+
+// A Consumer claims jobs of one queue and runs a Handler for each. Run starts and stops it.
+type Consumer struct {
+	queue   *Queue
+	handler Handler
+	opts    ConsumerOptions
+	running atomic.Bool
+
+	unknownKinds *growingDelays
+	newer        *growingDelays
+}
+
+// NewConsumer checks its arguments and does no I/O. The queue's Redis client must be one of which a connection of the
+// consumer's own can be made for blocking reads: made by redis.NewClient, NewFailoverClient or NewClusterClient.
+func NewConsumer(q *Queue, h Handler, o *ConsumerOptions) (*Consumer, error) {
+	var errs []error
+	if q == nil {
+		return nil, errors.New("reliable.NewConsumer: the Queue is nil")
+	}
+	if h == nil {
+		errs = append(errs, errors.New("the Handler is nil"))
+	}
+	var opts ConsumerOptions
+	if o != nil {
+		opts = *o
+	}
+	opts.fill(q)
+	errs = append(errs, opts.validate(q), lease.CanWait(q.rdb))
+	if err := errors.Join(errs...); err != nil {
+		return nil, fmt.Errorf("reliable.NewConsumer(%q): %w", q.name, err)
+	}
+	return &Consumer{
+		queue: q, handler: h, opts: opts,
+		unknownKinds: newUnknownKinds(time.Now), newer: newNewerVersions(time.Now),
+	}, nil
+}
+
+func (o *ConsumerOptions) fill(q *Queue) {
+	if o.Concurrency == 0 {
+		o.Concurrency = DefaultConcurrency
+	}
+	if o.JobTimeout == 0 {
+		o.JobTimeout = DefaultJobTimeout
+		if o.NoExtend {
+			o.JobTimeout = q.opts.Lease
+		}
+	}
+	if o.DrainTimeout == 0 {
+		o.DrainTimeout = DefaultDrainTimeout
+		if o.NoExtend {
+			o.DrainTimeout = min(DefaultDrainTimeout, q.opts.Lease)
+		}
+	}
+	if o.WakeFallback == 0 {
+		o.WakeFallback = lease.DefaultFallback
+	}
+	if o.Holder == "" {
+		o.Holder = lease.DefaultHolder()
+	}
+	o.Logger = loggerOr(o.Logger)
+}
+
+func (o *ConsumerOptions) validate(q *Queue) error {
+	var errs []error
+	if o.Concurrency < 1 || o.Concurrency > maxConcurrency {
+		errs = append(errs, fmt.Errorf("Concurrency is %d: want 1 to %d", o.Concurrency, maxConcurrency))
+	}
+	if o.JobTimeout < 0 || o.DrainTimeout < 0 {
+		errs = append(errs, fmt.Errorf("JobTimeout is %v, DrainTimeout is %v: want more than 0", o.JobTimeout, o.DrainTimeout))
+	}
+	if o.WakeFallback < 10*time.Millisecond || o.WakeFallback > time.Minute {
+		errs = append(errs, fmt.Errorf("WakeFallback is %v: want 10ms to 1m", o.WakeFallback))
+	}
+	if o.NoExtend && o.JobTimeout > q.opts.Lease {
+		errs = append(errs, fmt.Errorf("NoExtend with a JobTimeout of %v: longer than the lease of %v, which nobody extends", o.JobTimeout, q.opts.Lease))
+	}
+	if o.NoExtend && o.DrainTimeout > q.opts.Lease {
+		errs = append(errs, fmt.Errorf("NoExtend with a DrainTimeout of %v: longer than the lease of %v, which nobody extends", o.DrainTimeout, q.opts.Lease))
+	}
+	errs = append(errs, lease.ValidateHolder(o.Holder))
+	return errors.Join(errs...)
+}
+
+// Run claims and works on jobs until ctx ends, and goes on after any error of Redis. When ctx ends it claims nothing
+// more, waits up to DrainTimeout for handlers, then ends their contexts and gives them half a second; what has not
+// returned is released, and its handler abandoned: whatever it returns later settles nothing. Run returns nil after a
+// clean stop, at most DrainTimeout + 3.5 s + one read timeout of the Redis client after ctx ended, and a [*DrainError]
+// naming the jobs that Redis did not take the verdicts of. Run may be called again after it returned.
+func (c *Consumer) Run(ctx context.Context) error {
+	if !c.running.CompareAndSwap(false, true) {
+		return ErrRunning
+	}
+	defer c.running.Store(false)
+	store, err := lease.NewStore(c.queue.rdb, c.queue.name, &lease.StoreOptions{
+		Prefix: c.queue.opts.Prefix, Holder: c.opts.Holder, Stub: wire.Stub(),
+	})
+	if err != nil {
+		return err
+	}
+	r, err := newRun(c, store)
+	if err != nil {
+		return err
+	}
+	return r.work(ctx)
+}

@@ -1,0 +1,252 @@
+package reliable
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/leaseq/leaseq/lease"
+)
+
+// dispatcher is what the one goroutine knows that claims, hands jobs to workers, and settles: all in one round trip at
+// a time, with whatever has come together while the last one was under way.
+type dispatcher struct {
+	free    int                // slots without a job
+	held    map[*work]struct{} // claimed and not settled
+	pending []*work            // over, to be settled
+
+	flying    bool // a round trip is under way
+	landed    chan flight
+	flights   context.Context // ends when nothing may be waited for any more
+	endFlight context.CancelFunc
+
+	claimable bool // there may be something to claim
+	again     bool // that was learned while a claim was under way, which may have run before
+	owed      bool // this process took a wake-up, and has not claimed since
+	armed     bool // the waiter waits
+	due       *time.Timer
+	paused    bool // after an error, until pause fires
+	pause     *time.Timer
+	wait      time.Duration
+
+	stopping bool
+	last     <-chan time.Time // the end of all waiting, once stopping
+	drain    <-chan time.Time // the end of the handlers' time
+	abandon  <-chan time.Time
+}
+
+// flight is the answer of one round trip.
+type flight struct {
+	sent      []*work
+	done      []lease.Settled
+	settleErr error
+	asked     int
+	claimed   lease.Claimed
+	claimErr  error
+}
+
+const firstPause = 50 * time.Millisecond
+
+func (r *run) dispatch(ctx context.Context) error {
+	r.free, r.held = r.opts.Concurrency, map[*work]struct{}{}
+	r.landed = make(chan flight, 1)
+	r.flights, r.endFlight = context.WithCancel(context.Background())
+	defer r.endFlight()
+	r.claimable, r.wait = true, firstPause
+	r.due, r.pause = stoppedTimer(), stoppedTimer()
+	defer r.due.Stop()
+	defer r.pause.Stop()
+	leave := r.waiter.Listen()
+	defer leave()
+	stop := ctx.Done()
+	for {
+		r.launch()
+		if r.stopping && !r.flying && len(r.held) == 0 {
+			return nil
+		}
+		select {
+		case <-r.finished.notify:
+			r.collect()
+		case f := <-r.landed:
+			r.flying = false
+			r.digest(f)
+		case took := <-r.waiter.C():
+			r.woken(took)
+		case <-r.due.C:
+			r.look()
+		case <-r.pause.C:
+			r.paused = false
+		case <-stop:
+			stop = nil
+			r.beginStop()
+		case <-r.drain:
+			r.cancelHandlers()
+		case <-r.abandon:
+			r.abandonHandlers()
+		case <-r.last:
+			return r.giveUp()
+		}
+	}
+}
+
+func stoppedTimer() *time.Timer {
+	t := time.NewTimer(time.Hour)
+	t.Stop()
+	return t
+}
+
+// collect takes what workers have finished: their slots are free, their verdicts wait for the next round trip.
+func (r *run) collect() {
+	for _, w := range r.finished.takeAll() {
+		r.free++
+		if w.silent {
+			r.forget(w)
+			continue
+		}
+		r.pending = append(r.pending, w)
+	}
+}
+
+func (r *run) forget(w *work) {
+	w.job.hold.Done()
+	delete(r.held, w)
+}
+
+// launch sends what is to be sent, if nothing is under way; without anything to claim it waits for a wake-up.
+func (r *run) launch() {
+	if r.flying {
+		return
+	}
+	if r.paused {
+		return
+	}
+	n := 0
+	if r.claimable && !r.stopping {
+		n = min(r.free, lease.DefaultBatch)
+	}
+	sent := r.pending[:min(len(r.pending), lease.DefaultBatch)]
+	if len(sent) > 0 || n > 0 {
+		r.pending = r.pending[len(sent):]
+		r.fly(sent, n)
+		return
+	}
+	if r.free > 0 && !r.claimable && !r.stopping && !r.armed {
+		r.armed = true
+		r.waiter.Arm()
+	}
+}
+
+func (r *run) fly(sent []*work, n int) {
+	r.flying = true
+	r.again = r.again && n == 0
+	verdicts := make([]lease.Verdict, len(sent))
+	for i, w := range sent {
+		verdicts[i] = w.verdict
+	}
+	go func() {
+		f := flight{sent: sent, asked: n}
+		f.done, f.settleErr, f.claimed, f.claimErr = r.store.Exchange(r.flights, verdicts, n, nil)
+		r.landed <- f
+	}()
+}
+
+func (r *run) digest(f flight) {
+	failed := r.digestSettles(f)
+	if f.asked > 0 {
+		failed = errors.Join(failed, r.digestClaim(f))
+	}
+	if r.stopping && r.owed {
+		r.owed = false
+		r.passOn()
+	}
+	if failed == nil {
+		r.wait = firstPause
+		return
+	}
+	r.failed("", failed)
+	r.paused = true
+	r.pause.Reset(r.wait/2 + rand.N(r.wait/2))
+	r.wait = min(2*r.wait, time.Second)
+}
+
+// digestSettles notes what became of verdicts. One that was not answered is sent again, for up to ten minutes.
+func (r *run) digestSettles(f flight) error {
+	for i, w := range f.sent {
+		if i < len(f.done) {
+			var unknown *UnknownError
+			if !errors.As(f.done[i].Err, &unknown) {
+				r.forget(w)
+				r.settled(w, f.done[i])
+				continue
+			}
+		}
+		if time.Since(w.over) > settleFor {
+			r.forget(w)
+			r.failed(w.job.ID, fmt.Errorf("job %s was not settled within %v: its lease runs out: %w", w.job.ID, settleFor, f.settleErr))
+			continue
+		}
+		r.pending = append(r.pending, w)
+	}
+	return f.settleErr
+}
+
+func (r *run) digestClaim(f flight) error {
+	if f.claimErr != nil {
+		if r.owed {
+			r.owed = false
+			r.passOn()
+		}
+		return f.claimErr
+	}
+	r.owed = r.owed && r.again
+	if f.claimed.Missing > 0 {
+		r.failed("", fmt.Errorf("%d due jobs had no record, and were put into dead", f.claimed.Missing))
+	}
+	r.claimable = f.claimed.NextDue == 0 || r.again
+	r.due.Stop()
+	if f.claimed.NextDue > 0 {
+		r.due.Reset(max(time.Until(f.claimed.At.Add(f.claimed.NextDue)), 0) + rand.N(dueJitter))
+	}
+	for i := range f.claimed.Jobs {
+		r.take(&f.claimed.Jobs[i])
+	}
+	return nil
+}
+
+// take gives a claimed job to a worker, or back.
+func (r *run) take(l *lease.Lease) {
+	job, err := newJob(l, r.store, &r.queue.opts)
+	job.hold = r.keeper.Hold(context.Background(), l)
+	w := &work{job: job}
+	r.held[w] = struct{}{}
+	switch {
+	case err != nil:
+		w.end(verdictForRecord(r.newer, err))
+		r.pending = append(r.pending, w)
+	case r.stopping:
+		w.end(verdict{op: opRelease, err: ErrShutdown})
+		r.pending = append(r.pending, w)
+	default:
+		r.free--
+		r.jobs <- w
+	}
+}
+
+// look asks for a claim, now or when a slot is free.
+func (r *run) look() { r.claimable, r.again = true, true }
+
+// woken is called for a wake-up that this process took, or at the fallback: either asks for a claim, which a taken one
+// makes a duty. A process that cannot claim now passes the wake-up on.
+func (r *run) woken(took bool) {
+	r.armed = false
+	r.look()
+	switch {
+	case !took:
+	case r.free == 0 || r.stopping || r.paused:
+		r.passOn()
+	default:
+		r.owed = true
+	}
+}

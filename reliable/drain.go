@@ -1,0 +1,59 @@
+package reliable
+
+import (
+	"errors"
+	"time"
+)
+
+// beginStop: nothing more is claimed. The blocking connection is closed first, so that no wake-up is taken any more.
+func (r *run) beginStop() {
+	r.stopping = true
+	r.aside.Go(r.waiter.Close)
+	if r.owed && !r.flying {
+		r.owed = false
+		r.passOn()
+	}
+	r.drain = time.After(r.opts.DrainTimeout)
+	r.abandon = time.After(r.opts.DrainTimeout + abandonAfter)
+	r.last = time.After(r.opts.DrainTimeout + abandonAfter + lastSettle)
+	r.opts.Logger.Info("stopping: nothing more is claimed", "queue", r.queue.name, "held", len(r.held))
+}
+
+// cancelHandlers ends the contexts of handlers that have not returned in their time.
+func (r *run) cancelHandlers() {
+	for w := range r.held {
+		if w.phase.Load() == phaseRunning {
+			w.job.hold.Cancel(ErrShutdown)
+		}
+	}
+}
+
+// abandonHandlers releases the jobs of handlers that do not heed their context. What they return is not wanted any
+// more, and their calls to settle by hand are refused.
+func (r *run) abandonHandlers() {
+	r.collect()
+	for w := range r.held {
+		if !w.phase.CompareAndSwap(phaseRunning, phaseAbandoned) {
+			continue
+		}
+		r.emitFor(w, eventOverdue, ErrShutdown, time.Time{})
+		if !w.job.begin() {
+			r.forget(w) // its handler settled it by hand
+			continue
+		}
+		w.fix(verdict{op: opRelease, err: ErrShutdown})
+		r.pending = append(r.pending, w)
+	}
+}
+
+var errNoAnswer = errors.New("redis did not answer in time")
+
+// giveUp names what was not settled.
+func (r *run) giveUp() error {
+	failure := &DrainError{Cause: errNoAnswer}
+	for w := range r.held {
+		failure.IDs = append(failure.IDs, w.job.ID)
+		w.job.hold.Done()
+	}
+	return failure
+}

@@ -1,0 +1,183 @@
+package reliable
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/leaseq/leaseq/internal/wire"
+	"github.com/leaseq/leaseq/lease"
+)
+
+// An Item is one job to enqueue, untyped.
+type Item struct {
+	Kind    string            // 1–128 of A-Z a-z 0-9 . _ : / -
+	Payload []byte            // returned exactly; nil and empty are valid, and arrive with length 0
+	Headers map[string]string // at most 4 KiB together
+
+	// ID of the job, 1–256 bytes of valid UTF-8 without control characters. Give one that follows from what the job is
+	// about ("close:10086"), and a repeated enqueue makes no second job while the first exists. Default: a new one of 26
+	// characters that sorts by time.
+	ID string
+	// Delay from now until the job is due, on Redis' clock, rounded up to milliseconds. Default: at once.
+	Delay time.Duration
+	// At is the time when the job is due, on Redis' clock, instead of Delay. A time in the past is due at once.
+	At time.Time
+	// MaxRetries and MaxExpiries of this job, where they differ from the queue's.
+	MaxRetries, MaxExpiries *int
+}
+
+// EnqueueOptions are the optional settings of a typed Enqueue; nil is valid. The fields are those of [Item].
+type EnqueueOptions struct {
+	ID                      string
+	Delay                   time.Duration
+	At                      time.Time
+	Headers                 map[string]string
+	MaxRetries, MaxExpiries *int
+}
+
+// Enqueued says what became of one item.
+type Enqueued struct {
+	ID string
+	// Err is nil for a job that was created; [*DuplicateError] for an ID that a job has already, which is left as it is;
+	// [*TooLargeError]; a mistake in the item; [*UnknownError] where it may have been created.
+	Err error
+}
+
+// Enqueue makes a job out of a typed value: its kind is T's, its payload what the queue's Codec makes of it. The error
+// is that of the returned Enqueued; an [*UnknownError] means that the job may exist.
+func Enqueue[T Kinder](ctx context.Context, q *Queue, value T, o *EnqueueOptions) (Enqueued, error) {
+	var opts EnqueueOptions
+	if o != nil {
+		opts = *o
+	}
+	kind, err := kindOf[T]()
+	if err != nil {
+		return Enqueued{ID: opts.ID, Err: err}, err
+	}
+	payload, err := q.opts.Codec.Marshal(value)
+	if err != nil {
+		err = fmt.Errorf("enqueue %s: payload: %w", kind, err)
+		return Enqueued{ID: opts.ID, Err: err}, err
+	}
+	return q.Enqueue(ctx, Item{
+		Kind: kind, Payload: payload, ID: opts.ID, Delay: opts.Delay, At: opts.At, Headers: opts.Headers,
+		MaxRetries: opts.MaxRetries, MaxExpiries: opts.MaxExpiries,
+	})
+}
+
+// Enqueue makes one job. The error is that of the returned Enqueued.
+func (q *Queue) Enqueue(ctx context.Context, item Item) (Enqueued, error) {
+	results, err := q.EnqueueMany(ctx, []Item{item})
+	if results[0].Err == nil {
+		results[0].Err = err
+	}
+	return results[0], results[0].Err
+}
+
+// EnqueueMany makes jobs in batches of up to 256 items and 4 MiB, each one call, in order. There is one result per item,
+// and one item's mistake never fails another. err is the first failure of a whole call: after it nothing more was sent,
+// and the items of later batches have an Err that is [ErrNeverRan].
+func (q *Queue) EnqueueMany(ctx context.Context, items []Item) (results []Enqueued, err error) {
+	results = make([]Enqueued, len(items))
+	batch := enqueueBatch{q: q, results: results}
+	now := time.Now()
+	for i := range items {
+		one, problem := q.prepare(&items[i], now)
+		results[i].ID = one.ID
+		if problem != nil {
+			results[i].Err = problem
+			continue
+		}
+		if batch.full(len(one.Record)) && err == nil {
+			err = batch.send(ctx)
+		}
+		batch.add(i, one)
+		if err != nil {
+			batch.skip(err)
+		}
+	}
+	if err == nil {
+		err = batch.send(ctx)
+	}
+	return results, err
+}
+
+// enqueueBatch gathers what goes into one call.
+type enqueueBatch struct {
+	q       *Queue
+	results []Enqueued
+	items   []lease.Item
+	index   []int
+	bytes   int
+}
+
+func (b *enqueueBatch) full(more int) bool {
+	return len(b.items) == lease.DefaultBatch || len(b.items) > 0 && b.bytes+more > lease.MaxBytes
+}
+
+func (b *enqueueBatch) add(i int, item lease.Item) {
+	b.items, b.index, b.bytes = append(b.items, item), append(b.index, i), b.bytes+len(item.Record)
+}
+
+func (b *enqueueBatch) send(ctx context.Context) error {
+	if len(b.items) == 0 {
+		return nil
+	}
+	err := b.q.register(ctx)
+	if err != nil {
+		b.skip(err)
+		return err
+	}
+	answers, err := b.q.store.Enqueue(ctx, b.items)
+	for n, i := range b.index {
+		switch {
+		case n < len(answers):
+			b.results[i].Err = answers[n]
+		default:
+			b.results[i].Err = err
+		}
+	}
+	b.items, b.index, b.bytes = nil, nil, 0
+	return err
+}
+
+func (b *enqueueBatch) skip(cause error) {
+	for _, i := range b.index {
+		b.results[i].Err = fmt.Errorf("%w: %w", ErrNeverRan, cause)
+	}
+	b.items, b.index, b.bytes = nil, nil, 0
+}
+
+// prepare checks an item and makes its record.
+func (q *Queue) prepare(item *Item, now time.Time) (lease.Item, error) {
+	out := lease.Item{
+		ID: item.ID, Size: len(item.Payload), Delay: item.Delay, At: item.At,
+		MaxRetries: item.MaxRetries, MaxExpiries: item.MaxExpiries,
+	}
+	if out.ID == "" {
+		out.ID = NewID()
+	}
+	if len(item.Payload) > q.opts.PayloadLimit {
+		return out, &TooLargeError{What: "payload", Size: len(item.Payload), Limit: q.opts.PayloadLimit}
+	}
+	var errs []error
+	if err := validateID(out.ID); err != nil {
+		errs = append(errs, err)
+	}
+	if item.Delay < 0 {
+		errs = append(errs, fmt.Errorf("Delay is %v: want 0 or more", item.Delay))
+	}
+	if item.Delay != 0 && !item.At.IsZero() {
+		errs = append(errs, fmt.Errorf("Delay is %v and At is %v: want one of them", item.Delay, item.At))
+	}
+	errs = append(errs, checkLimit("MaxRetries", item.MaxRetries), checkLimit("MaxExpiries", item.MaxExpiries))
+	envelope := wire.Envelope{Kind: item.Kind, Payload: item.Payload, Headers: item.Headers, EnqueuedAt: now}
+	record, err := wire.Append(make([]byte, 0, len(item.Payload)+len(item.Kind)+32), &envelope)
+	if err := errors.Join(append(errs, err)...); err != nil {
+		return out, fmt.Errorf("enqueue %s: %w", reasonText(out.ID, 64), err)
+	}
+	out.Record = record
+	return out, nil
+}

@@ -1,0 +1,70 @@
+package reliable
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/leaseq/leaseq/lease"
+)
+
+// Errors of the layers below, here so that a user needs one import.
+var (
+	// ErrLost: the lease is not this holder's any more; the refused call changed nothing. It is also the cause of the
+	// context of a handler whose lease is gone.
+	ErrLost = lease.ErrLost
+	// ErrGone: no such job any more; it is also ErrLost by errors.Is.
+	ErrGone = lease.ErrGone
+	// ErrCancelled is the cause of the context of a handler whose job was cancelled.
+	ErrCancelled = lease.ErrCancelled
+	// ErrDuplicate is what a DuplicateError is by errors.Is.
+	ErrDuplicate = lease.ErrDuplicate
+	// ErrNeverRan and ErrNeverKnown are answers of UnknownError.Resolve.
+	ErrNeverRan   = lease.ErrNeverRan
+	ErrNeverKnown = lease.ErrNeverKnown
+	// ErrClosed: the Queue was closed.
+	ErrClosed = lease.ErrClosed
+	// ErrOutOfMemory, ErrMisconf and ErrAuth: Redis refused the call, which did nothing.
+	ErrOutOfMemory = lease.ErrOutOfMemory
+	ErrMisconf     = lease.ErrMisconf
+	ErrAuth        = lease.ErrAuth
+)
+
+// Types of errors of the layers below.
+type (
+	UnknownError    = lease.UnknownError
+	DuplicateError  = lease.DuplicateError
+	LostError       = lease.LostError
+	TooLargeError   = lease.TooLargeError
+	ShortLeaseError = lease.ShortLeaseError
+	ServerError     = lease.ServerError
+)
+
+// ErrShutdown is the cause of the context of a handler that did not return within DrainTimeout after Run's context
+// ended.
+var ErrShutdown = errors.New("the consumer is shutting down")
+
+// ErrSettled says that a job was settled already, by this holder.
+var ErrSettled = errors.New("the job was settled already")
+
+// ErrRunning says that a Consumer runs already.
+var ErrRunning = errors.New("the consumer runs already")
+
+// A DrainError says that a Consumer stopped before Redis had taken all verdicts: these jobs' leases run out by
+// themselves, and the jobs run again.
+type DrainError struct {
+	IDs   []string
+	Cause error
+}
+
+func (e *DrainError) Error() string {
+	shown := e.IDs
+	more := ""
+	if len(shown) > 10 {
+		shown, more = shown[:10], ", …"
+	}
+	return fmt.Sprintf("stopped with %d jobs not settled (%s%s): %v", len(e.IDs), strings.Join(shown, ", "), more, e.Cause)
+}
+
+// Unwrap returns the cause.
+func (e *DrainError) Unwrap() error { return e.Cause }

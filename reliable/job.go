@@ -1,0 +1,165 @@
+package reliable
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/leaseq/leaseq/internal/wire"
+	"github.com/leaseq/leaseq/lease"
+)
+
+// A Job is a job that is held by this process, in a handler or claimed by hand. Its fields are for reading.
+type Job struct {
+	ID      string
+	Kind    string
+	Payload []byte
+	Headers map[string]string
+
+	EnqueuedAt time.Time // by the producer's clock, for people
+	DueAt      time.Time // when it was due, by Redis' clock
+
+	Attempt  int // the number of this start: failures + expiries + 1
+	Failures int // how often it was nacked or buried
+	Expiries int // how often a lease on it ran out
+	Redrives int // how often it was put back from dead
+	lease    lease.Lease
+	store    *lease.Store
+	hold     *lease.Hold
+	backoff  Backoff
+	codec    Codec // the queue's; nil: JSON
+	mu       sync.Mutex
+	settled  bool
+	started  time.Time
+}
+
+// newJob decodes a lease's record. The error is wire's: the job must then not be given to a handler.
+func newJob(l *lease.Lease, store *lease.Store, o *QueueOptions) (*Job, error) {
+	job := &Job{
+		ID: l.ID, DueAt: l.Due, Attempt: l.Attempt(), Failures: l.Failures, Expiries: l.Expiries, Redrives: l.Redrives,
+		lease: *l, store: store, backoff: o.Backoff, codec: o.Codec,
+	}
+	envelope, err := wire.Decode(l.Record)
+	if err != nil {
+		return job, err
+	}
+	job.Kind, job.Payload, job.Headers, job.EnqueuedAt = envelope.Kind, envelope.Payload, envelope.Headers, envelope.EnqueuedAt
+	return job, nil
+}
+
+// Fence is the number of this lease. It grows with every claim of a partition, also across re-enqueues of an ID,
+// restarts and failovers, unless Redis' clock stepped back by more than the time in between. Use it to fence writes to
+// a database of your own: UPDATE … WHERE last_fence < $fence.
+func (j *Job) Fence() int64 { return j.lease.Fence }
+
+// Context ends when the lease does: cause [ErrLost], or [ErrCancelled] where the job was cancelled and the lease is
+// kept alive. It also ends when the job was settled.
+func (j *Job) Context() context.Context { return j.hold.Context() }
+
+// Deadline is until when the lease is held at least, by this process' monotonic clock.
+func (j *Job) Deadline() time.Time { return j.hold.Deadline() }
+
+// Ack ends the job: it is finished, and removed. A lease that is lost gives [ErrLost] by errors.Is and changes nothing;
+// a job that this holder settled already gives [ErrSettled]; an [*UnknownError] says that it may have been acked.
+func (j *Job) Ack(ctx context.Context) error {
+	return j.settle(ctx, verdict{op: opAck})
+}
+
+// Nack ends the lease as a handler that returned err does: a plain error counts a failure and puts the job back with
+// back-off, or into dead when its retries are used up; RetryAfter, Discard and Release are obeyed. A nil err is refused.
+func (j *Job) Nack(ctx context.Context, err error) error {
+	if err == nil {
+		return errors.New("nack " + j.ID + ": the error is nil: give a reason, or Ack")
+	}
+	return j.settle(ctx, verdictOf(err))
+}
+
+// Release puts the job back unfinished, at its old place; it counts nothing.
+func (j *Job) Release(ctx context.Context) error {
+	return j.settle(ctx, verdict{op: opRelease})
+}
+
+// Bury puts the job into dead now, with the reason's text; it counts one failure.
+func (j *Job) Bury(ctx context.Context, reason error) error {
+	return j.settle(ctx, verdict{op: opBury, err: reason})
+}
+
+// Extend moves the lease's expiry to at least d from now, never back; 0 is the queue's lease. A job that is kept alive
+// needs it only to go beyond that.
+func (j *Job) Extend(ctx context.Context, d time.Duration) error {
+	if d < 0 {
+		return errors.New("extend " + j.ID + ": a negative duration: want 0 or more")
+	}
+	got, err := j.store.Extend(ctx, d, []lease.Held{{ID: j.ID, Token: j.lease.Token}})
+	if err != nil {
+		return err
+	}
+	if got.Results[0] == nil {
+		j.hold.Extended(got.Deadline)
+	}
+	return got.Results[0]
+}
+
+// begin marks the job as settled, once.
+func (j *Job) begin() bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.settled {
+		return false
+	}
+	j.settled = true
+	return true
+}
+
+func (j *Job) settle(ctx context.Context, v verdict) error {
+	if !j.begin() {
+		return ErrSettled
+	}
+	results, err := j.store.Settle(ctx, []lease.Verdict{j.verdict(v)})
+	if results == nil {
+		j.mu.Lock()
+		j.settled = false // it did nothing: it may be tried again
+		j.mu.Unlock()
+		return err
+	}
+	j.hold.Done()
+	return results[0].Err
+}
+
+// verdict writes a verdict for the store.
+func (j *Job) verdict(v verdict) lease.Verdict {
+	out := lease.Verdict{ID: j.ID, Token: j.lease.Token, Delay: v.delay}
+	switch v.op {
+	case opAck:
+		out.Op = lease.Ack
+	case opNack:
+		out.Op, out.Reason, out.Stack = lease.Nack, reasonOf(v.err), stackOf(v.err)
+		if !v.hasDelay {
+			out.Delay = j.backoff.delay(j.Failures + 1)
+		}
+	case opRelease:
+		out.Op = lease.Release
+		var newer *wire.NewerVersionError
+		out.Newer = errors.As(v.err, &newer)
+		if !v.hasDelay {
+			out.KeepDue(&j.lease)
+		}
+	case opBury:
+		out.Op, out.Reason, out.Stack = lease.Bury, reasonOf(v.err), stackOf(v.err)
+	}
+	return out
+}
+
+// stackOf finds the stack of a handler that panicked.
+func stackOf(err error) string {
+	var stack string
+	walkError(err, func(e error) bool {
+		p, ok := e.(*panicError)
+		if ok {
+			stack = p.Stack
+		}
+		return ok
+	})
+	return stack
+}

@@ -1,0 +1,257 @@
+package reliable
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/leaseq/leaseq/internal/keys"
+	"github.com/leaseq/leaseq/internal/wire"
+	"github.com/leaseq/leaseq/lease"
+)
+
+// Defaults and bounds of a queue's limits.
+const (
+	DefaultLease        = lease.DefaultLease
+	DefaultMaxRetries   = 20
+	DefaultMaxExpiries  = 5
+	DefaultPayloadLimit = 512 << 10
+
+	minLease        = 20 * time.Millisecond
+	maxLease        = 24 * time.Hour
+	maxLimit        = 1_000_000
+	maxPayloadLimit = 256 << 20
+)
+
+// QueueOptions are what belongs to a queue; nil is valid, and zero values mean the documented defaults. Whoever works
+// on the queue publishes them (a Consumer at its start, a Queue at its first Claim by hand), and every sweeper follows
+// what was published last, whatever its own options are. A process that only enqueues publishes nothing.
+type QueueOptions struct {
+	// Prefix of all Redis keys: 1–128 of A-Z a-z 0-9 . _ : / -. Default "leaseq".
+	Prefix string
+	// Codec of typed payloads. Default JSON.
+	Codec Codec
+	// Lease is how long a job is held without a renewal: 20 ms to 24 h. Default 15 s.
+	Lease time.Duration
+	// MaxRetries is how many failures a job survives: with n it is started up to n + 1 times. Default 20; 0 is sayable.
+	MaxRetries *int
+	// MaxExpiries is how many leases that ran out a job survives, as those of workers that were killed. Default 5; 0 is
+	// sayable.
+	MaxExpiries *int
+	// Backoff before a job that failed is due again. Default: from 1 s, doubled up to 5 min, with full jitter.
+	Backoff Backoff
+	// ExpiryBackoff before a job whose lease ran out is due again, doubled up to its Cap, without jitter. Default: none,
+	// it is due at once.
+	ExpiryBackoff Backoff
+	// PayloadLimit in bytes, 1 to 256 MiB, checked before anything is sent. Default 512 KiB.
+	PayloadLimit int
+	// Logger for what goes on in the background. Default: none.
+	Logger *slog.Logger
+}
+
+// A Queue enqueues, claims by hand and looks after jobs. It is safe for concurrent use.
+type Queue struct {
+	name  string
+	rdb   redis.UniversalClient
+	opts  QueueOptions
+	store *lease.Store
+
+	registered atomic.Bool
+	hand       handClaims
+}
+
+// New checks its arguments and does no I/O. rdb is never closed by us; its ReadTimeout must not be switched off, since
+// it bounds how long a dead connection is waited for.
+func New(rdb redis.UniversalClient, name string, o *QueueOptions) (*Queue, error) {
+	opts, err := queueOptions(o)
+	if err != nil {
+		return nil, fmt.Errorf("reliable.New(%q): %w", name, err)
+	}
+	store, err := lease.NewStore(rdb, name, &lease.StoreOptions{Prefix: opts.Prefix, Stub: wire.Stub()})
+	if err != nil {
+		return nil, fmt.Errorf("reliable.New: %w", err)
+	}
+	return &Queue{name: name, rdb: rdb, opts: opts, store: store}, nil
+}
+
+func queueOptions(o *QueueOptions) (QueueOptions, error) {
+	var opts QueueOptions
+	if o != nil {
+		opts = *o
+	}
+	if opts.Prefix == "" {
+		opts.Prefix = keys.DefaultPrefix
+	}
+	if opts.Codec == nil {
+		opts.Codec = JSON
+	}
+	if opts.Lease == 0 {
+		opts.Lease = DefaultLease
+	}
+	if opts.PayloadLimit == 0 {
+		opts.PayloadLimit = DefaultPayloadLimit
+	}
+	opts.MaxRetries = intOr(opts.MaxRetries, DefaultMaxRetries)
+	opts.MaxExpiries = intOr(opts.MaxExpiries, DefaultMaxExpiries)
+	opts.Logger = loggerOr(opts.Logger)
+	err := opts.validate()
+	opts.Backoff = opts.Backoff.withDefaults()
+	return opts, err
+}
+
+func intOr(n *int, otherwise int) *int {
+	if n != nil {
+		otherwise = *n
+	}
+	return &otherwise
+}
+
+func (o *QueueOptions) validate() error {
+	var errs []error
+	if o.Lease < minLease || o.Lease > maxLease {
+		errs = append(errs, fmt.Errorf("Lease is %v: want %v to %v", o.Lease, minLease, maxLease))
+	}
+	errs = append(errs, checkLimit("MaxRetries", o.MaxRetries), checkLimit("MaxExpiries", o.MaxExpiries))
+	if o.PayloadLimit < 1 || o.PayloadLimit > maxPayloadLimit {
+		errs = append(errs, fmt.Errorf("PayloadLimit is %d: want 1 to %d bytes", o.PayloadLimit, maxPayloadLimit))
+	}
+	errs = append(errs, o.Backoff.validate())
+	if o.ExpiryBackoff != (Backoff{}) {
+		if err := o.ExpiryBackoff.validate(); err != nil {
+			errs = append(errs, fmt.Errorf("ExpiryBackoff: %w", err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func checkLimit(name string, n *int) error {
+	if n != nil && (*n < 0 || *n > maxLimit) {
+		return fmt.Errorf("%s is %d: want 0 to %d", name, *n, maxLimit)
+	}
+	return nil
+}
+
+func (o *QueueOptions) policy() *lease.Policy {
+	p := &lease.Policy{
+		Lease: o.Lease, MaxRetries: o.MaxRetries, MaxExpiries: o.MaxExpiries,
+		BackoffBase: o.Backoff.Base, BackoffCap: o.Backoff.Cap, PayloadLimit: o.PayloadLimit,
+	}
+	if o.ExpiryBackoff != (Backoff{}) {
+		full := o.ExpiryBackoff.withDefaults()
+		p.ExpiryBackoff, p.ExpiryCap = full.Base, full.Cap
+	}
+	return p
+}
+
+// Name returns the queue's name.
+func (q *Queue) Name() string { return q.name }
+
+// Close ends what the Queue does in the background: it stops extending jobs that were claimed by hand (their leases
+// run out unless they were settled), waits for calls whose outcome is unknown, until ctx ends, and closes its sessions
+// in Redis. When ctx ends first its error is returned, at most one read timeout of the Redis client later; what was
+// unknown then stays so. A Consumer of the queue is not ended by it. The Redis client stays open.
+func (q *Queue) Close(ctx context.Context) error {
+	q.hand.close()
+	return q.store.Close(ctx)
+}
+
+// register writes the queue's name into the registry, once in this process.
+func (q *Queue) register(ctx context.Context) error {
+	if q.registered.Load() {
+		return nil
+	}
+	if err := q.store.Register(ctx); err != nil {
+		return err
+	}
+	q.registered.Store(true)
+	return nil
+}
+
+// handClaims is what claims by hand need in the background, made at the first of them.
+type handClaims struct {
+	mu        sync.Mutex
+	closed    bool
+	published bool
+	keeper    *lease.Keeper
+	waiter    *lease.Waiter
+	stop      context.CancelFunc
+	ended     chan struct{}
+}
+
+func (h *handClaims) close() {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.closed = true
+	if h.waiter != nil {
+		h.waiter.Close()
+	}
+	if h.stop != nil {
+		h.stop()
+		<-h.ended
+	}
+}
+
+// keeperFor starts the Keeper at the first claim.
+func (h *handClaims) keeperFor(q *Queue) (*lease.Keeper, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.closed {
+		return nil, lease.ErrClosed
+	}
+	if h.keeper == nil {
+		keeper, err := lease.NewKeeper(q.store, &lease.KeeperOptions{Logger: q.opts.Logger})
+		if err != nil {
+			return nil, err
+		}
+		ctx, stop := context.WithCancel(context.Background())
+		h.keeper, h.stop, h.ended = keeper, stop, make(chan struct{})
+		go func() {
+			defer close(h.ended)
+			_ = keeper.Run(ctx) // always nil
+		}()
+	}
+	return h.keeper, nil
+}
+
+// waiterFor starts the Waiter at the first claim that waits.
+func (h *handClaims) waiterFor(q *Queue) (*lease.Waiter, error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.closed {
+		return nil, lease.ErrClosed
+	}
+	if h.waiter == nil {
+		waiter, err := lease.NewWaiter(q.store, 0, q.opts.Logger)
+		if err != nil {
+			return nil, err
+		}
+		h.waiter = waiter
+	}
+	return h.waiter, nil
+}
+
+// publish publishes the queue's policy, once.
+func (h *handClaims) publish(ctx context.Context, q *Queue) error {
+	h.mu.Lock()
+	done := h.published
+	h.mu.Unlock()
+	if done {
+		return nil
+	}
+	if err := q.register(ctx); err != nil {
+		return err
+	}
+	if _, err := q.store.Publish(ctx, q.opts.policy()); err != nil {
+		return err
+	}
+	h.mu.Lock()
+	h.published = true
+	h.mu.Unlock()
+	return nil
+}

@@ -1,0 +1,144 @@
+package reliable
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"github.com/leaseq/leaseq/lease"
+)
+
+// work is one job between its claim and its settle.
+type work struct {
+	job     *Job
+	phase   atomic.Int32
+	verdict lease.Verdict // once it is over
+	silent  bool          // settled by hand, by its handler: there is no verdict to send
+	err     error         // what the handler returned
+	run     time.Duration
+	over    time.Time // when the verdict was known
+}
+
+// Phases of work. A handler that returns after it was abandoned finds that its verdict is not wanted any more.
+const (
+	phaseRunning int32 = iota
+	phaseOver
+	phaseAbandoned
+)
+
+var errNotStarted = errors.New("the lease was over before the handler could start")
+
+// worker runs handlers until the channel is closed.
+func (r *run) worker() {
+	for w := range r.jobs {
+		if !r.handle(w) {
+			return // the handler called Goexit, and another worker was started
+		}
+	}
+}
+
+// handle runs one job's handler. It does not return if the handler calls runtime.Goexit.
+func (r *run) handle(w *work) (survives bool) {
+	if !w.job.hold.Startable() {
+		w.end(verdict{op: opRelease, err: errNotStarted})
+		r.finished.put(w)
+		return true
+	}
+	timeout := r.opts.JobTimeout
+	if mux, ok := r.handler.(*Mux); ok {
+		if own := mux.timeoutFor(w.job.Kind); own > 0 {
+			timeout = own
+		}
+	}
+	w.job.started = time.Now()
+	ctx, cancel := context.WithTimeoutCause(w.job.hold.Context(), timeout, ErrJobTimeout)
+	unwatch := context.AfterFunc(ctx, func() { r.overdue(ctx, w) })
+	r.emitFor(w, eventStart, nil, time.Time{})
+	runHandler(ctx, r.handler, w.job, func(err error, alive bool) {
+		unwatch()
+		survives = alive
+		r.returned(ctx, w, err)
+		cancel()
+		if !alive {
+			go r.worker()
+		}
+	})
+	return survives
+}
+
+// overdue is called when a handler's context ended before the handler returned.
+func (r *run) overdue(ctx context.Context, w *work) {
+	if cause := context.Cause(ctx); errors.Is(cause, ErrJobTimeout) {
+		w.job.hold.StopExtending()
+		r.emitFor(w, eventOverdue, cause, time.Time{})
+	}
+}
+
+// returned notes what a handler returned. Nothing of w is touched before it is certain that w was not abandoned.
+func (r *run) returned(ctx context.Context, w *work, err error) {
+	if !w.phase.CompareAndSwap(phaseRunning, phaseOver) {
+		return // released meanwhile, and somebody else's
+	}
+	w.run = time.Since(w.job.started)
+	w.err = err
+	if w.silent = !w.job.begin(); !w.silent {
+		v := verdictOf(err)
+		if saysNoHandler(err) {
+			v = r.unknownKinds.verdictForUnknownKind(w.job.Kind, err)
+		}
+		w.fix(decide(v, endingOf(ctx, w.job.hold, r.opts.NoExtend)))
+	}
+	r.finished.put(w)
+}
+
+// end fixes the verdict of work that no handler has.
+func (w *work) end(v verdict) {
+	w.phase.Store(phaseOver)
+	w.fix(v)
+}
+
+func (w *work) fix(v verdict) {
+	if w.err == nil {
+		w.err = v.err
+	}
+	w.verdict = w.job.verdict(v)
+	w.over = time.Now()
+}
+
+// emitFor tells log and hooks about a job.
+func (r *run) emitFor(w *work, name eventName, err error, next time.Time) {
+	e := Event{
+		Queue: r.queue.name, ID: w.job.ID, Kind: w.job.Kind, Attempt: w.job.Attempt, Fence: w.job.Fence(),
+		RunTime: w.run, Err: err, NextRun: next,
+	}
+	if !w.job.started.IsZero() {
+		e.Wait = max(w.job.started.Sub(w.job.DueAt), 0)
+	}
+	if name == eventOverdue {
+		e.RunTime = time.Since(w.job.started)
+	}
+	emit(context.Background(), r.opts.Logger, r.opts.Hooks, name, e)
+}
+
+// settled tells what became of a job.
+func (r *run) settled(w *work, s lease.Settled) {
+	var next time.Time
+	if w.verdict.KeepAt == "" {
+		next = time.Now().Add(w.verdict.Delay)
+	}
+	switch {
+	case s.Err != nil:
+		r.emitFor(w, eventLost, s.Err, time.Time{})
+	case s.Cancelled:
+		r.emitFor(w, eventCancelled, w.err, time.Time{})
+	case s.Place == lease.Dead:
+		r.emitFor(w, eventDead, w.err, time.Time{})
+	case w.verdict.Op == lease.Ack:
+		r.emitFor(w, eventDone, nil, time.Time{})
+	case w.verdict.Op == lease.Release:
+		r.emitFor(w, eventRelease, w.err, next)
+	default:
+		r.emitFor(w, eventRetry, w.err, next)
+	}
+}
