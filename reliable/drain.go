@@ -33,10 +33,13 @@ func (r *run) cancelHandlers() {
 func (r *run) abandonHandlers() {
 	r.collect()
 	for w := range r.held {
-		if !w.phase.CompareAndSwap(phaseRunning, phaseAbandoned) {
+		switch {
+		case w.phase.CompareAndSwap(phaseWaiting, phaseAbandoned):
+		case w.phase.CompareAndSwap(phaseRunning, phaseAbandoned):
+			r.emitFor(w, eventOverdue, w.running(), ErrShutdown, time.Time{})
+		default:
 			continue
 		}
-		r.emitFor(w, eventOverdue, ErrShutdown, time.Time{})
 		if !w.job.begin() {
 			r.forget(w) // its handler settled it by hand
 			continue

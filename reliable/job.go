@@ -31,7 +31,6 @@ type Job struct {
 	codec    Codec // the queue's; nil: JSON
 	mu       sync.Mutex
 	settled  bool
-	started  time.Time
 }
 
 // newJob decodes a lease's record. The error is wire's: the job must then not be given to a handler.

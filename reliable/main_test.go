@@ -3,7 +3,7 @@ package reliable
 import (
 	"testing"
 
-	"go.uber.org/goleak"
+	"github.com/leaseq/leaseq/internal/redistest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) { redistest.Main(m) }

@@ -13,6 +13,7 @@ import (
 type work struct {
 	job     *Job
 	phase   atomic.Int32
+	started atomic.Int64  // when its handler began, in ns of this process' clock; 0: it did not
 	verdict lease.Verdict // once it is over
 	silent  bool          // settled by hand, by its handler: there is no verdict to send
 	err     error         // what the handler returned
@@ -22,10 +23,19 @@ type work struct {
 
 // Phases of work. A handler that returns after it was abandoned finds that its verdict is not wanted any more.
 const (
-	phaseRunning int32 = iota
+	phaseWaiting int32 = iota // for a worker
+	phaseRunning
 	phaseOver
 	phaseAbandoned
 )
+
+// processStart is what started counts from.
+var processStart = time.Now().Add(-1)
+
+// running is how long the handler has been running.
+func (w *work) running() time.Duration {
+	return time.Since(processStart) - time.Duration(w.started.Load())
+}
 
 var errNotStarted = errors.New("the lease was over before the handler could start")
 
@@ -40,6 +50,9 @@ func (r *run) worker() {
 
 // handle runs one job's handler. It does not return if the handler calls runtime.Goexit.
 func (r *run) handle(w *work) (survives bool) {
+	if !w.phase.CompareAndSwap(phaseWaiting, phaseRunning) {
+		return true // the consumer gave it back meanwhile
+	}
 	if !w.job.hold.Startable() {
 		w.end(verdict{op: opRelease, err: errNotStarted})
 		r.finished.put(w)
@@ -51,10 +64,10 @@ func (r *run) handle(w *work) (survives bool) {
 			timeout = own
 		}
 	}
-	w.job.started = time.Now()
+	w.started.Store(int64(time.Since(processStart)))
 	ctx, cancel := context.WithTimeoutCause(w.job.hold.Context(), timeout, ErrJobTimeout)
 	unwatch := context.AfterFunc(ctx, func() { r.overdue(ctx, w) })
-	r.emitFor(w, eventStart, nil, time.Time{})
+	r.emitFor(w, eventStart, 0, nil, time.Time{})
 	runHandler(ctx, r.handler, w.job, func(err error, alive bool) {
 		unwatch()
 		survives = alive
@@ -71,7 +84,7 @@ func (r *run) handle(w *work) (survives bool) {
 func (r *run) overdue(ctx context.Context, w *work) {
 	if cause := context.Cause(ctx); errors.Is(cause, ErrJobTimeout) {
 		w.job.hold.StopExtending()
-		r.emitFor(w, eventOverdue, cause, time.Time{})
+		r.emitFor(w, eventOverdue, w.running(), cause, time.Time{})
 	}
 }
 
@@ -80,7 +93,7 @@ func (r *run) returned(ctx context.Context, w *work, err error) {
 	if !w.phase.CompareAndSwap(phaseRunning, phaseOver) {
 		return // released meanwhile, and somebody else's
 	}
-	w.run = time.Since(w.job.started)
+	w.run = w.running()
 	w.err = err
 	if w.silent = !w.job.begin(); !w.silent {
 		v := verdictOf(err)
@@ -107,16 +120,13 @@ func (w *work) fix(v verdict) {
 }
 
 // emitFor tells log and hooks about a job.
-func (r *run) emitFor(w *work, name eventName, err error, next time.Time) {
+func (r *run) emitFor(w *work, name eventName, ran time.Duration, err error, next time.Time) {
 	e := Event{
 		Queue: r.queue.name, ID: w.job.ID, Kind: w.job.Kind, Attempt: w.job.Attempt, Fence: w.job.Fence(),
-		RunTime: w.run, Err: err, NextRun: next,
+		RunTime: ran, Err: err, NextRun: next,
 	}
-	if !w.job.started.IsZero() {
-		e.Wait = max(w.job.started.Sub(w.job.DueAt), 0)
-	}
-	if name == eventOverdue {
-		e.RunTime = time.Since(w.job.started)
+	if began := w.started.Load(); began != 0 {
+		e.Wait = max(processStart.Add(time.Duration(began)).Sub(w.job.DueAt), 0)
 	}
 	emit(context.Background(), r.opts.Logger, r.opts.Hooks, name, e)
 }
@@ -129,16 +139,16 @@ func (r *run) settled(w *work, s lease.Settled) {
 	}
 	switch {
 	case s.Err != nil:
-		r.emitFor(w, eventLost, s.Err, time.Time{})
+		r.emitFor(w, eventLost, w.run, s.Err, time.Time{})
 	case s.Cancelled:
-		r.emitFor(w, eventCancelled, w.err, time.Time{})
+		r.emitFor(w, eventCancelled, w.run, w.err, time.Time{})
 	case s.Place == lease.Dead:
-		r.emitFor(w, eventDead, w.err, time.Time{})
+		r.emitFor(w, eventDead, w.run, w.err, time.Time{})
 	case w.verdict.Op == lease.Ack:
-		r.emitFor(w, eventDone, nil, time.Time{})
+		r.emitFor(w, eventDone, w.run, nil, time.Time{})
 	case w.verdict.Op == lease.Release:
-		r.emitFor(w, eventRelease, w.err, next)
+		r.emitFor(w, eventRelease, w.run, w.err, next)
 	default:
-		r.emitFor(w, eventRetry, w.err, next)
+		r.emitFor(w, eventRetry, w.run, w.err, next)
 	}
 }
