@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-
 )
 
 // DefaultFallback is how long a process waits for a wake-up before it looks by itself.
@@ -197,4 +196,3 @@ func (w *Waiter) passOn(took bool) {
 		w.logger.Warn("a wake-up could not be passed on", "queue", w.store.Queue(), "error", err)
 	}
 }
-

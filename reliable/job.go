@@ -31,6 +31,7 @@ type Job struct {
 	codec    Codec // the queue's; nil: JSON
 	mu       sync.Mutex
 	settled  bool
+	refused  error // what a settle by hand was told: the lease was lost before
 }
 
 // newJob decodes a lease's record. The error is wire's: the job must then not be given to a handler.
@@ -59,8 +60,8 @@ func (j *Job) Context() context.Context { return j.hold.Context() }
 // Deadline is until when the lease is held at least, by this process' monotonic clock.
 func (j *Job) Deadline() time.Time { return j.hold.Deadline() }
 
-// Ack ends the job: it is finished, and removed. A lease that is lost gives [ErrLost] by errors.Is and changes nothing;
-// a job that this holder settled already gives [ErrSettled]; an [*UnknownError] says that it may have been acked.
+// Ack ends the job: it is finished, and removed. A lease that is lost gives [ErrLost] by errors.Is, each time, and changes
+// nothing; a job that this holder settled already gives [ErrSettled]; an [*UnknownError] says that it may have been acked.
 func (j *Job) Ack(ctx context.Context) error {
 	return j.settle(ctx, verdict{op: opAck})
 }
@@ -113,7 +114,7 @@ func (j *Job) begin() bool {
 
 func (j *Job) settle(ctx context.Context, v verdict) error {
 	if !j.begin() {
-		return ErrSettled
+		return j.settledBefore()
 	}
 	results, err := j.store.Settle(ctx, []lease.Verdict{j.verdict(v)})
 	if results == nil {
@@ -123,7 +124,22 @@ func (j *Job) settle(ctx context.Context, v verdict) error {
 		return err
 	}
 	j.hold.Done()
+	if errors.Is(results[0].Err, ErrLost) {
+		j.mu.Lock()
+		j.refused = results[0].Err
+		j.mu.Unlock()
+	}
 	return results[0].Err
+}
+
+// settledBefore is the answer to a second settle by hand: a lease that is lost stays so.
+func (j *Job) settledBefore() error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.refused != nil {
+		return j.refused
+	}
+	return ErrSettled
 }
 
 // verdict writes a verdict for the store.
