@@ -1,0 +1,69 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/leaseq/leaseq/internal/keys"
+)
+
+const defaultRedis = "redis://127.0.0.1:6379/0"
+
+// connectionFlags are the flags of every command that works on the queues of a server.
+type connectionFlags struct{ redis, prefix string }
+
+func (f *connectionFlags) add(flags *pflag.FlagSet) {
+	flags.StringVar(&f.redis, "redis", defaultRedis, "`URL` of the server: redis://, rediss:// or unix://; Sentinel with ?master_name=…, Cluster with ?cluster=true")
+	flags.StringVar(&f.prefix, "prefix", keys.DefaultPrefix, "`prefix` of all keys, as the queues' programs set it")
+}
+
+// parse checks the flags.
+func (f *connectionFlags) parse() (*endpoint, error) {
+	if err := keys.ValidateName("--prefix", f.prefix); err != nil {
+		return nil, err
+	}
+	return parseURL(f.redis)
+}
+
+// checkURL refuses a --redis that is no URL of a server, whichever command it is for, without showing it.
+func checkURL(flags *pflag.FlagSet) error {
+	f := flags.Lookup("redis")
+	if f == nil || f.Value.String() == "" {
+		return nil // demo: no server is given
+	}
+	if _, err := parseURL(f.Value.String()); err != nil {
+		return fmt.Errorf("--redis: %w", err)
+	}
+	return nil
+}
+
+// twin is the environment variable that a flag's value can come from.
+func twin(flag string) string {
+	return "LEASEQ_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
+}
+
+// addTwins names the twin of each flag in its help.
+func addTwins(cmd *cobra.Command) {
+	cmd.Flags().VisitAll(func(f *pflag.Flag) { f.Usage += " [" + twin(f.Name) + "]" })
+	for _, sub := range cmd.Commands() {
+		addTwins(sub)
+	}
+}
+
+// applyTwins sets the flags that are not on the command line from the environment.
+func applyTwins(flags *pflag.FlagSet, lookup func(string) (string, bool)) error {
+	var bad error
+	flags.VisitAll(func(f *pflag.Flag) {
+		value, ok := lookup(twin(f.Name))
+		if f.Changed || f.Name == "help" || !ok || value == "" || bad != nil {
+			return
+		}
+		if err := f.Value.Set(value); err != nil {
+			bad = fmt.Errorf("%s=%q is no value for --%s: %w", twin(f.Name), value, f.Name, err)
+		}
+	})
+	return bad
+}

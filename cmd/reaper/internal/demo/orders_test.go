@@ -1,0 +1,31 @@
+package demo
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestEverySampleJobHasWorkOfItsOwnLength(t *testing.T) {
+	t.Parallel()
+	all, err := readOrders()
+	require.NoError(t, err)
+	require.Len(t, all, 120)
+	for i := range all {
+		o := &all[i]
+		before, after := o.pace()
+		again, _ := o.pace()
+		assert.Equal(t, before, again, "every run is the same work")
+		assert.Positive(t, after, "there is time between the side effect and the ack")
+		whole := before + after
+		if o.Behaviour == behavesSlowly {
+			assert.True(t, whole >= time.Second && whole < 2*time.Second, "%s: %v", o.ID, whole)
+		} else {
+			assert.True(t, whole >= 40*time.Millisecond && whole < 120*time.Millisecond, "%s: %v", o.ID, whole)
+		}
+	}
+	assert.EqualValues(t, all[0].DelayMs, all[0].item().Delay.Milliseconds())
+	assert.JSONEq(t, string(all[0].Payload), string(all[0].item().Payload))
+}

@@ -1,0 +1,152 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/spf13/cobra"
+
+	"github.com/leaseq/leaseq/internal/keys"
+	"github.com/leaseq/leaseq/lease"
+)
+
+const statsHelp = `Shows how queues are doing: jobs that are due (of these claimable now), in processing (of these with a lease that
+ran out and that nobody has swept yet), and dead; how long the oldest due job has been claimable; when the queue was
+last swept; and its counters, which only grow.
+
+Without arguments all queues of the registry are shown. A named queue that nobody has ever used is an error. With
+--json the output is one object: {"redis", "prefix", "queues": [{"queue", "registered", "due", "claimable",
+"processing", "expired", "dead", "done", "records", "sessions", "oldest_due_ms", "next_expiry_ms", "since_sweep_ms",
+"counters"}]}; times are null where there is none. It only reads.`
+
+const statsExample = `  reaper stats
+  reaper stats --redis redis://redis:6379/0 orders mail
+  reaper stats --json | jq -r '.queues[] | select(.dead > 0) | .queue'`
+
+// statsCommand is `reaper stats`.
+type statsCommand struct {
+	app        *App
+	connection connectionFlags
+	json       bool
+	timeout    time.Duration
+
+	queues   []string // nil: all
+	endpoint *endpoint
+	rdb      redis.UniversalClient
+}
+
+func newStatsCommand(a *App) *cobra.Command {
+	c := &statsCommand{app: a}
+	cmd := &cobra.Command{
+		Use:     "stats [queue ...]",
+		Short:   "Show how queues are doing",
+		Long:    statsHelp,
+		Example: statsExample,
+		PreRunE: func(_ *cobra.Command, args []string) error { return c.prepare(args) },
+		RunE:    func(cmd *cobra.Command, _ []string) error { return c.run(cmd.Context()) },
+	}
+	flags := cmd.Flags()
+	c.connection.add(flags)
+	flags.BoolVar(&c.json, "json", false, "print one JSON object on standard output")
+	flags.DurationVar(&c.timeout, "timeout", 5*time.Second, "how long the whole may take")
+	return cmd
+}
+
+func (c *statsCommand) prepare(args []string) (err error) {
+	for i, queue := range args {
+		if err := keys.ValidateName("queue name", queue); err != nil {
+			return err
+		}
+		if slices.Contains(args[:i], queue) {
+			return fmt.Errorf("queue %q is named twice: name each queue once", queue)
+		}
+	}
+	if len(args) > 0 {
+		c.queues = args
+	}
+	if c.timeout <= 0 {
+		return fmt.Errorf("--timeout %v: want more than 0, as 5s", c.timeout)
+	}
+	if c.endpoint, err = c.connection.parse(); err != nil {
+		return err
+	}
+	c.rdb = c.app.open(c.endpoint, true)
+	return nil
+}
+
+func (c *statsCommand) run(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
+	known, err := lease.Queues(ctx, c.rdb, c.connection.prefix)
+	if err != nil {
+		return c.failed(err)
+	}
+	slices.Sort(known)
+	names := c.queues
+	if names == nil {
+		names = known
+	}
+	shown := []queueStats{} // never null in JSON
+	var errs []error
+	for _, queue := range names {
+		got, err := c.read(ctx, queue)
+		registered := slices.Contains(known, queue)
+		switch {
+		case err != nil:
+			errs = append(errs, fmt.Errorf("queue %s: %w", queue, c.failed(err)))
+		case !registered && unused(&got):
+			errs = append(errs, fmt.Errorf("queue %s: nobody has used it under prefix %s; known are: %s", queue, c.connection.prefix, list(known)))
+		default:
+			shown = append(shown, queueStats{Queue: queue, Registered: registered, Stats: got})
+		}
+	}
+	if c.json {
+		err = writeJSON(c.app.out, c.endpoint.told, c.connection.prefix, shown)
+	} else {
+		err = writeTables(c.app.out, c.endpoint.told, c.connection.prefix, shown, len(errs) == 0)
+	}
+	return errors.Join(append(errs, err)...)
+}
+
+func (c *statsCommand) read(ctx context.Context, queue string) (lease.Stats, error) {
+	store, err := lease.NewStore(c.rdb, queue, &lease.StoreOptions{Prefix: c.connection.prefix})
+	if err != nil {
+		return lease.Stats{}, err
+	}
+	defer store.Close(ctx) // nothing is open: it was only read
+	return store.Stats(ctx)
+}
+
+// failed gives an error of Redis its exit code.
+func (c *statsCommand) failed(err error) error {
+	switch {
+	case redis.IsAuthError(err):
+		err = fmt.Errorf("Redis at %s refuses the credentials: %w", c.endpoint.told, err)
+	case isReply(err):
+		return err
+	default:
+		err = fmt.Errorf("Redis at %s cannot be reached: %w", c.endpoint.told, err)
+	}
+	return &ExitError{Code: exitRedis, Err: err}
+}
+
+// unused reports whether nothing of a queue is in Redis.
+func unused(s *lease.Stats) bool {
+	return s.Due+s.Processing+s.Dead+s.Done+s.Records+s.Sessions == 0 && s.SinceSweep < 0 && len(s.Counters) == 0
+}
+
+// list joins names for an error's text, not too many of them.
+func list(names []string) string {
+	switch {
+	case len(names) == 0:
+		return "none"
+	case len(names) > maxNames:
+		return fmt.Sprintf("%s and %d more", strings.Join(names[:maxNames], ", "), len(names)-maxNames)
+	}
+	return strings.Join(names, ", ")
+}

@@ -1,0 +1,65 @@
+package main
+
+import (
+	"encoding/json"
+	"io"
+	"time"
+
+	"github.com/leaseq/leaseq/lease"
+)
+
+// queueStats is what is shown of one queue.
+type queueStats struct {
+	Queue      string
+	Registered bool
+	lease.Stats
+}
+
+// The JSON of `reaper stats --json`. Fields are only ever added.
+type (
+	statsJSON struct {
+		Redis  string           `json:"redis"`
+		Prefix string           `json:"prefix"`
+		Queues []queueStatsJSON `json:"queues"`
+	}
+	queueStatsJSON struct {
+		Queue      string `json:"queue"`
+		Registered bool   `json:"registered"`
+		Due        int64  `json:"due"`
+		Claimable  int64  `json:"claimable"`
+		Processing int64  `json:"processing"`
+		Expired    int64  `json:"expired"`
+		Dead       int64  `json:"dead"`
+		Done       int64  `json:"done"`
+		Records    int64  `json:"records"`
+		Sessions   int64  `json:"sessions"`
+
+		OldestDue  *int64 `json:"oldest_due_ms"`  // null: nothing is due
+		NextExpiry *int64 `json:"next_expiry_ms"` // null: nothing is in processing
+		SinceSweep *int64 `json:"since_sweep_ms"` // null: never swept
+
+		Counters map[string]int64 `json:"counters"`
+	}
+)
+
+func writeJSON(w io.Writer, told, prefix string, queues []queueStats) error {
+	out := statsJSON{Redis: told, Prefix: prefix, Queues: make([]queueStatsJSON, len(queues))}
+	for i, q := range queues {
+		out.Queues[i] = queueStatsJSON{
+			Queue: q.Queue, Registered: q.Registered,
+			Due: q.Due, Claimable: q.Claimable, Processing: q.Processing, Expired: q.Expired, Dead: q.Dead, Done: q.Done,
+			Records: q.Records, Sessions: q.Sessions,
+			OldestDue: milliseconds(q.OldestDue), NextExpiry: milliseconds(q.NextExpiry), SinceSweep: milliseconds(q.SinceSweep),
+			Counters: q.Counters,
+		}
+	}
+	return json.NewEncoder(w).Encode(out)
+}
+
+// milliseconds is nil for a negative duration, which says that there is none.
+func milliseconds(d time.Duration) *int64 {
+	if d < 0 {
+		return nil
+	}
+	return new(d.Milliseconds())
+}

@@ -1,0 +1,88 @@
+package archtest
+
+import (
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"path"
+	"regexp"
+	"strings"
+)
+
+// strangers are words of other queues for things that have a word of their own here: a lease, a claim, expire, a job.
+var strangers = regexp.MustCompile(`(?i)\b(visible|visibility|reserve[sd]?|reserving|recover(?:s|ed|ing)?|stalled|tasks?|messages?)\b`)
+
+// camel finds where a word in an identifier begins.
+var camel = regexp.MustCompile(`([a-z0-9])([A-Z])`)
+
+// CheckWords returns every stranger in Markdown, in Lua, and in the comments, the strings and the exported names of Go;
+// tests may say what they like.
+func CheckWords(tree fs.FS) ([]string, error) {
+	files, err := Files(tree, ".go", ".lua", ".md")
+	if err != nil {
+		return nil, err
+	}
+	var bad []string
+	for _, name := range files {
+		if isTest(name) || path.Dir(name) == "internal/archtest" {
+			continue
+		}
+		text, err := fs.ReadFile(tree, name)
+		if err != nil {
+			return nil, err
+		}
+		if path.Ext(name) != ".go" {
+			for i, line := range strings.Split(string(text), "\n") {
+				bad = append(bad, wordsIn(fmt.Sprintf("%s:%d", name, i+1), line)...)
+			}
+			continue
+		}
+		found, err := wordsInGo(name, text)
+		if err != nil {
+			return nil, err
+		}
+		bad = append(bad, found...)
+	}
+	return bad, nil
+}
+
+func wordsIn(where, text string) []string {
+	var bad []string
+	for _, word := range strangers.FindAllString(text, -1) {
+		bad = append(bad, fmt.Sprintf("%s: %q has a word of its own here", where, word))
+	}
+	return bad
+}
+
+func wordsInGo(name string, text []byte) ([]string, error) {
+	set := token.NewFileSet()
+	file, err := parser.ParseFile(set, name, text, parser.ParseComments|parser.SkipObjectResolution)
+	if err != nil {
+		return nil, err
+	}
+	var bad []string
+	for _, group := range file.Comments {
+		for _, comment := range group.List {
+			bad = append(bad, wordsIn(set.Position(comment.Pos()).String(), comment.Text)...)
+		}
+	}
+	theirs := map[*ast.Ident]bool{} // what stands behind a dot may be another package's name
+	ast.Inspect(file, func(node ast.Node) bool {
+		switch n := node.(type) {
+		case *ast.SelectorExpr:
+			theirs[n.Sel] = true
+		case *ast.BasicLit:
+			if n.Kind == token.STRING {
+				bad = append(bad, wordsIn(set.Position(n.Pos()).String(), n.Value)...)
+			}
+		case *ast.Ident:
+			if n.IsExported() && !theirs[n] {
+				bad = append(bad, wordsIn(set.Position(n.Pos()).String(), camel.ReplaceAllString(n.Name, "$1 $2"))...)
+			}
+		}
+		return true
+	})
+	return bad, nil
+}
