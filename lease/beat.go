@@ -2,6 +2,7 @@ package lease
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 )
@@ -11,16 +12,32 @@ import (
 const maxOutstanding = 4
 
 // Run extends and watches until ctx ends, and returns nil when no call of its own is under way any more. It must be
-// running while anything is held: what is still held when it returns is neither extended nor watched.
+// running while anything is held: what is still held when ctx ends is neither extended nor watched any more, and its
+// context ends then, with cause [ErrClosed].
 func (k *Keeper) Run(ctx context.Context) error {
+	k.mu.Lock()
+	k.ended = false
+	k.mu.Unlock()
 	var loops sync.WaitGroup
 	loops.Go(func() { every(ctx, k.look, k.watch) })
 	if !k.opts.NoExtend {
 		loops.Go(func() { every(ctx, k.kick, func() time.Duration { return k.beat(ctx) }) })
 	}
 	loops.Wait()
+	k.letGo()
 	k.calls.Wait()
 	return nil
+}
+
+// letGo ends the contexts of what is still held.
+func (k *Keeper) letGo() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.ended = true
+	for h := range k.held {
+		h.cancel(ErrClosed)
+	}
+	clear(k.held)
 }
 
 // every runs work whenever the time has come that work itself gave, or a signal says that the time has changed.
@@ -40,20 +57,25 @@ func every(ctx context.Context, signal <-chan struct{}, work func() time.Duratio
 
 const idle = time.Hour // nothing is held: a signal comes first
 
-// watch ends what is past its local deadline; never behind a call.
+// watch ends what is past its local deadline; never behind a call, nor behind the log.
 func (k *Keeper) watch() time.Duration {
 	now := time.Now()
+	var over []*Hold
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.watchAt = time.Time{}
 	for h := range k.held {
-		next, over := h.due(now)
-		if over {
-			k.opts.Logger.Warn("a lease ran out before it could be renewed", "queue", k.store.Queue(), "id", h.held.ID)
+		next, ended := h.due(now)
+		if ended {
+			delete(k.held, h)
+			over = append(over, h)
 		}
 		if !next.IsZero() && (k.watchAt.IsZero() || next.Before(k.watchAt)) {
 			k.watchAt = next
 		}
+	}
+	if len(over) > 0 {
+		k.calls.Go(func() { k.tellOver(over) })
 	}
 	if k.watchAt.IsZero() {
 		return idle
@@ -61,72 +83,78 @@ func (k *Keeper) watch() time.Duration {
 	return max(time.Until(k.watchAt), 0)
 }
 
-// beat extends everything that is held, if the time has come.
-func (k *Keeper) beat(ctx context.Context) time.Duration {
-	k.mu.Lock()
-	wait := time.Until(k.beatAt)
-	if len(k.held) == 0 {
-		k.beatAt = time.Time{}
-		wait = idle
+func (k *Keeper) tellOver(over []*Hold) {
+	for _, h := range over {
+		k.opts.Logger.Warn("a lease ran out before it could be renewed", "queue", k.store.Queue(), "id", h.held.ID)
 	}
-	length := k.length
-	var chunks [][]*Hold
-	if wait <= 0 {
-		chunks = k.chunks()
-	}
-	k.mu.Unlock()
-	if wait > 0 {
-		return wait
-	}
-	sent := time.Now()
-	var all sync.WaitGroup
-	var mu sync.Mutex
-	answered := true
-	for _, chunk := range chunks {
-		all.Go(func() {
-			told, ok := k.renew(ctx, chunk, length)
-			mu.Lock()
-			defer mu.Unlock()
-			answered = answered && ok
-			if ok && told > 0 {
-				length = told
-			}
-		})
-	}
-	all.Wait()
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.length = length
-	k.beatAt = sent.Add(length / 3)
-	if !answered {
-		k.beatAt = time.Now().Add(retryGap(length))
-	}
-	return max(time.Until(k.beatAt), 0)
 }
 
-// chunks lists what is to be extended, in batches. The caller holds the lock.
+// beat has all that is held extended, if the time has come. It waits for no answer: a batch without one holds up no
+// other.
+func (k *Keeper) beat(ctx context.Context) time.Duration {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if len(k.held) == 0 {
+		k.beatAt = time.Time{}
+	}
+	if k.beatAt.IsZero() {
+		return idle
+	}
+	if wait := time.Until(k.beatAt); wait > 0 {
+		return wait
+	}
+	k.beatAt = time.Time{} // an answered batch says when the next beat is due, and so does what is held from now on
+	length := k.length
+	for _, chunk := range k.chunks() {
+		k.calls.Go(func() { k.renewed(chunk, k.renew(ctx, chunk, length)) })
+	}
+	return idle
+}
+
+// renewed notes that a batch was answered, or that nothing of it is to be extended any more (zero).
+func (k *Keeper) renewed(chunk []*Hold, got Extended) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, h := range chunk {
+		h.renewing = false
+	}
+	if got.Length <= 0 {
+		return
+	}
+	k.length = got.Length
+	sent := got.Deadline.Add(-got.Length)
+	if next := sent.Add(got.Length / 3); k.beatAt.IsZero() || next.Before(k.beatAt) {
+		k.beatAt = next
+		nudge(k.kick)
+	}
+}
+
+// chunks lists what is to be extended and is not being extended yet, in batches. The caller holds the lock.
 func (k *Keeper) chunks() [][]*Hold {
-	var out [][]*Hold
-	var chunk []*Hold
+	var all []*Hold
 	for h := range k.held {
-		if !h.extendable() {
-			continue
-		}
-		chunk = append(chunk, h)
-		if len(chunk) == k.opts.Batch {
-			out, chunk = append(out, chunk), nil
+		if !h.renewing && h.extendable() {
+			h.renewing = true
+			all = append(all, h)
 		}
 	}
-	if len(chunk) > 0 {
-		out = append(out, chunk)
-	}
-	return out
+	return slices.Collect(slices.Chunk(all, k.opts.Batch))
 }
 
 func (h *Hold) extendable() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.state == HoldCurrent && !h.stopped
+	return h.state == HoldCurrent && !h.stopped && !h.done
+}
+
+func stillExtendable(chunk []*Hold) []*Hold {
+	var still []*Hold
+	for _, h := range chunk {
+		if h.extendable() {
+			still = append(still, h)
+		}
+	}
+	return still
 }
 
 // retryGap is how far apart the tries of a failed call are at most.
@@ -136,71 +164,67 @@ func retryGap(length time.Duration) time.Duration {
 
 type extendAnswer struct {
 	Extended
-	err error
+	holds []*Hold
+	err   error
 }
 
-// renew extends one batch until it is answered, or none of it is held any more. A try that waits long for its answer
-// gets company: extend is safe to run twice.
-func (k *Keeper) renew(ctx context.Context, chunk []*Hold, length time.Duration) (told time.Duration, ok bool) {
-	held := make([]Held, len(chunk))
-	for i, h := range chunk {
+// try extends a batch once.
+func (k *Keeper) try(ctx context.Context, holds []*Hold) extendAnswer {
+	held := make([]Held, len(holds))
+	for i, h := range holds {
 		held[i] = h.held
 	}
+	got, err := k.extend(ctx, k.opts.Length, held)
+	return extendAnswer{Extended: got, holds: holds, err: err}
+}
+
+// renew extends one batch until it is answered, or nothing of it is to be extended any more; each try names only what
+// still is. A try that waits long for its answer gets company: extend is safe to run twice.
+func (k *Keeper) renew(ctx context.Context, chunk []*Hold, length time.Duration) Extended {
 	answers := make(chan extendAnswer, maxOutstanding)
 	outstanding := 0
-	try := func() {
-		if outstanding == maxOutstanding {
-			return
-		}
-		outstanding++
-		k.calls.Go(func() {
-			got, err := k.extend(context.WithoutCancel(ctx), k.opts.Length, held)
-			answers <- extendAnswer{got, err}
-		})
-	}
 	gap, patience := retryGap(length), max(length/6, 50*time.Millisecond)
-	try()
-	timer := time.NewTimer(patience)
+	timer := time.NewTimer(0)
 	defer timer.Stop()
-	for anyExtendable(chunk) {
+	for {
 		select {
 		case <-ctx.Done():
-			return 0, false
+			return Extended{}
 		case got := <-answers:
 			outstanding--
 			if got.err == nil {
-				k.digest(chunk, got.Extended)
-				return got.Length, true
+				k.digest(got)
+				return got.Extended
 			}
-			k.opts.Logger.Warn("extending leases failed", "queue", k.store.Queue(), "leases", len(held), "error", got.err)
-			k.report(Beat{Held: len(held), Err: got.err})
+			k.opts.Logger.Warn("extending leases failed", "queue", k.store.Queue(), "leases", len(got.holds), "error", got.err)
+			k.report(Beat{Held: len(got.holds), Err: got.err})
 			timer.Reset(gap)
 		case <-timer.C:
-			try()
+			still := stillExtendable(chunk)
+			if len(still) == 0 {
+				return Extended{}
+			}
+			if outstanding < maxOutstanding {
+				outstanding++
+				k.calls.Go(func() { answers <- k.try(ctx, still) })
+			}
 			timer.Reset(patience)
 		}
 	}
-	return 0, false
 }
 
-func anyExtendable(chunk []*Hold) bool {
-	for _, h := range chunk {
-		if h.extendable() {
-			return true
-		}
-	}
-	return false
-}
-
-func (k *Keeper) digest(chunk []*Hold, got Extended) {
-	beat := Beat{Held: len(chunk)}
-	for i, h := range chunk {
+func (k *Keeper) digest(got extendAnswer) {
+	beat := Beat{Held: len(got.holds)}
+	var lost []*Hold
+	for i, h := range got.holds {
 		if h.answer(got.Results[i], got.Deadline) {
-			beat.Lost++
+			lost = append(lost, h)
 		} else if got.Results[i] == nil {
 			beat.Extended++
 		}
 	}
+	beat.Lost = len(lost)
+	k.drop(lost)
 	k.report(beat)
 }
 

@@ -72,9 +72,38 @@ type Info struct {
 	Cancelling                   bool
 }
 
-// Inspect reads jobs by ID, in one step; an ID that no job has comes back with place Nowhere. 1 to 1,000 IDs.
+// Inspect reads jobs by ID; an ID that no job has comes back with place Nowhere. 1 to 1,000 IDs. It is one step unless
+// the records exceed 4 MiB together; then there are more.
 func (s *Store) Inspect(ctx context.Context, ids []string) ([]Info, error) {
-	args, err := idArgs("inspect", nil, ids)
+	return s.inspect(ctx, ids, 0)
+}
+
+// InspectHeads is Inspect with only the first bytes of each record, for looking at many jobs whose payloads are large.
+func (s *Store) InspectHeads(ctx context.Context, ids []string, bytes int) ([]Info, error) {
+	if bytes < 1 {
+		return nil, fmt.Errorf("inspect: the first %d bytes of records: want 1 or more", bytes)
+	}
+	return s.inspect(ctx, ids, bytes)
+}
+
+func (s *Store) inspect(ctx context.Context, ids []string, head int) ([]Info, error) {
+	if err := checkBatch("inspect", len(ids)); err != nil {
+		return nil, err
+	}
+	out := make([]Info, 0, len(ids))
+	for len(out) < len(ids) {
+		some, err := s.inspectSome(ctx, ids[len(out):], head)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, some...)
+	}
+	return out, nil
+}
+
+// inspectSome reads the first of the jobs: as many as one answer holds.
+func (s *Store) inspectSome(ctx context.Context, ids []string, head int) ([]Info, error) {
+	args, err := idArgs("inspect", []any{head, MaxBytes}, ids)
 	if err != nil {
 		return nil, err
 	}
@@ -82,17 +111,18 @@ func (s *Store) Inspect(ctx context.Context, ids []string) ([]Info, error) {
 	if err := s.repeat(ctx, req); err != nil {
 		return nil, err
 	}
-	if len(req.Reply) != 2+7*len(ids) {
+	n := (len(req.Reply) - 2) / 7
+	if n < 1 || n > len(ids) || len(req.Reply) != 2+7*n {
 		return nil, odd(inspectScript, len(req.Reply))
 	}
 	now, _ := req.Reply[1].(int64)
-	out := make([]Info, len(ids))
-	for i, id := range ids {
+	out := make([]Info, n)
+	for i := range out {
 		var field [7]string
 		for j := range field {
 			field[j], _ = req.Reply[2+7*i+j].(string)
 		}
-		out[i] = readInfo(id, now, field)
+		out[i] = readInfo(ids[i], now, field)
 	}
 	return out, nil
 }

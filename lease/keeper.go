@@ -14,7 +14,7 @@ type KeeperOptions struct {
 	NoExtend bool          // only watch the local deadlines: nothing is extended
 	Length   time.Duration // asked for at each extend; default the published lease
 	Logger   *slog.Logger  // default: none
-	OnBeat   func(Beat)    // called after each extend call, for counters; must not block
+	OnBeat   func(Beat)    // called after each extend call, by several goroutines at once; must not block
 }
 
 // A Beat is one extend call of a Keeper.
@@ -35,6 +35,7 @@ type Keeper struct {
 	length  time.Duration // of a lease, as last told
 	beatAt  time.Time     // when the next beat is due; zero: nothing is held
 	watchAt time.Time     // when the next deadline passes; zero: nothing is held
+	ended   bool          // Run has returned
 	kick    chan struct{} // the beat's timer must be set anew
 	look    chan struct{} // the watch's timer must be set anew
 	calls   sync.WaitGroup
@@ -48,10 +49,13 @@ type Hold struct {
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 
+	renewing bool // in a batch without an answer yet; under the Keeper's lock
+
 	mu       sync.Mutex
 	deadline time.Time
 	state    HoldState
 	stopped  bool // not extended any more
+	done     bool // settled, or about to be: what an extend says of it now means nothing
 }
 
 // HoldState says how a lease stands, as far as this process knows.
@@ -83,14 +87,19 @@ func NewKeeper(store *Store, o *KeeperOptions) (*Keeper, error) {
 	return k, nil
 }
 
-// Hold begins to look after a lease. The context that it returns through Context ends with the lease; it carries the
-// values of parent, and not its end.
+// Hold begins to look after a lease, until Done, or until the lease is known to be over. The context that it returns
+// through Context ends with the lease; it carries the values of parent, and not its end. After the Keeper's Run it has
+// ended already, with cause [ErrClosed].
 func (k *Keeper) Hold(parent context.Context, l *Lease) *Hold {
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(parent))
 	h := &Hold{keeper: k, held: Held{ID: l.ID, Token: l.Token}, ctx: ctx, cancel: cancel, deadline: l.Deadline}
 	sent := l.Deadline.Add(-l.Length) // when the claim was sent
 	k.mu.Lock()
 	defer k.mu.Unlock()
+	if k.ended {
+		cancel(ErrClosed)
+		return h
+	}
 	k.held[h] = struct{}{}
 	if k.length == 0 || l.Length < k.length {
 		k.length = l.Length
@@ -113,7 +122,16 @@ func nudge(signal chan struct{}) {
 	}
 }
 
-// Holding is how many leases are looked after.
+// drop forgets leases that are over: nothing is left to be done for them.
+func (k *Keeper) drop(over []*Hold) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	for _, h := range over {
+		delete(k.held, h)
+	}
+}
+
+// Holding is how many leases are looked after. Those that are over do not count.
 func (k *Keeper) Holding() int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -154,12 +172,22 @@ func (h *Hold) StopExtending() {
 	h.mu.Unlock()
 }
 
+// Extending reports whether the lease is one that the Keeper renews: not after StopExtending, nor with NoExtend.
+func (h *Hold) Extending() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return !h.stopped && !h.keeper.opts.NoExtend
+}
+
 // Done ends looking after the lease, and the job's context: the caller settles it, or has.
 func (h *Hold) Done() {
 	k := h.keeper
 	k.mu.Lock()
 	delete(k.held, h)
 	k.mu.Unlock()
+	h.mu.Lock()
+	h.done = true
+	h.mu.Unlock()
 	h.cancel(context.Canceled)
 }
 
@@ -177,6 +205,8 @@ func (h *Hold) answer(err error, deadline time.Time) (lost bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	switch {
+	case h.done:
+		return false
 	case err == nil:
 		if deadline.After(h.deadline) {
 			h.deadline = deadline

@@ -2,6 +2,7 @@ package lease
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -22,9 +23,25 @@ type Policy struct {
 }
 
 // Publish makes p the queue's policy, if it differs from what is published. It is safe to run twice; repeated until
-// answered, refused, or ctx ends. changed says that it differed.
+// answered, refused, or ctx ends. changed says that it differed. A nil p, and one with nothing set, publishes nothing.
 func (s *Store) Publish(ctx context.Context, p *Policy) (changed bool, err error) {
-	req := &script.Request{Script: policyScript, Args: append([]any{""}, p.fields()...)}
+	return s.publish(ctx, "", p)
+}
+
+// Restore publishes p as Publish does where nothing is published, as after a FLUSHALL, and changes nothing where
+// something is.
+func (s *Store) Restore(ctx context.Context, p *Policy) (changed bool, err error) {
+	return s.publish(ctx, "absent", p)
+}
+
+func (s *Store) publish(ctx context.Context, version string, p *Policy) (changed bool, err error) {
+	if p == nil {
+		p = &Policy{}
+	}
+	if err := p.check(); err != nil {
+		return false, fmt.Errorf("publish the queue's policy: %w", err)
+	}
+	req := &script.Request{Script: policyScript, Args: append([]any{version}, p.fields()...)}
 	if len(req.Args) == 1 {
 		return false, nil
 	}
@@ -36,6 +53,27 @@ func (s *Store) Publish(ctx context.Context, p *Policy) (changed bool, err error
 	}
 	flag, _ := req.Reply[2].(int64)
 	return flag == 1, nil
+}
+
+func (p *Policy) check() error {
+	var errs []error
+	least := func(name string, value, least any, ok bool) {
+		if !ok {
+			errs = append(errs, fmt.Errorf("%s is %v: want %v or more", name, value, least))
+		}
+	}
+	for name, d := range map[string]time.Duration{
+		"lease": p.Lease, "backoff_base": p.BackoffBase, "backoff_cap": p.BackoffCap,
+		"expiry_backoff_base": p.ExpiryBackoff, "expiry_backoff_cap": p.ExpiryCap,
+	} {
+		least(name, d, 0, d >= 0)
+	}
+	for name, n := range map[string]*int{"max_retries": p.MaxRetries, "max_expiries": p.MaxExpiries, "payload_limit": &p.PayloadLimit} {
+		if n != nil {
+			least(name, *n, 0, *n >= 0)
+		}
+	}
+	return errors.Join(errs...)
 }
 
 func (p *Policy) fields() []any {

@@ -35,3 +35,11 @@ var (
 	statsScript   = load("stats")
 	inspectScript = load("inspect")
 )
+
+// Scripts lists the scripts of this package, for tests that check all scripts or tell calls apart by their digests.
+func Scripts() []*script.Script {
+	return []*script.Script{
+		enqueueScript, claimScript, settleScript, extendScript, expireScript, cancelScript,
+		redriveScript, purgeScript, policyScript, wakeScript, statsScript, inspectScript,
+	}
+}

@@ -3,8 +3,12 @@ package lease
 import (
 	"context"
 	"errors"
+	"fmt"
+	"math"
 	"strconv"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/leaseq/leaseq/internal/script"
 )
@@ -46,7 +50,7 @@ type Settled struct {
 // Settle ends leases, acks, nacks, releases and buries mixed, in one call. A verdict on a lease that is not its
 // holder's any more is refused (ErrLost by errors.Is) and changes nothing. 1 to 1,000 verdicts.
 func (s *Store) Settle(ctx context.Context, verdicts []Verdict) ([]Settled, error) {
-	call, err := settleCall(verdicts)
+	call, err := s.settleCall(verdicts)
 	if err != nil {
 		return nil, err
 	}
@@ -65,7 +69,7 @@ func (s *Store) Exchange(ctx context.Context, verdicts []Verdict, n int, o *Clai
 		done, settleErr = s.Settle(ctx, verdicts)
 		return
 	}
-	settle, settleErr := settleCall(verdicts)
+	settle, settleErr := s.settleCall(verdicts)
 	claim, claimErr := s.claimCall(n, o)
 	if err := errors.Join(settleErr, claimErr); err != nil {
 		return nil, err, Claimed{}, err
@@ -79,13 +83,17 @@ func (s *Store) Exchange(ctx context.Context, verdicts []Verdict, n int, o *Clai
 	return done, settleErr, jobs, claimErr
 }
 
-func settleCall(verdicts []Verdict) (*script.Call, error) {
+func (s *Store) settleCall(verdicts []Verdict) (*script.Call, error) {
 	if err := checkBatch("settle", len(verdicts)); err != nil {
 		return nil, err
 	}
-	args := make([]any, 0, 3*len(verdicts))
+	args := make([]any, 1, 1+3*len(verdicts))
+	args[0] = s.stub
 	for i := range verdicts {
 		v := &verdicts[i]
+		if err := v.check(); err != nil {
+			return nil, fmt.Errorf("settle %s: %w", v.ID, err)
+		}
 		args = append(args, string(v.Op), v.ID, v.Token)
 		switch v.Op {
 		case Ack:
@@ -99,18 +107,34 @@ func settleCall(verdicts []Verdict) (*script.Call, error) {
 			args = append(args, v.when(), mark)
 		case Bury:
 			args = append(args, v.Reason, v.Stack)
-		default:
-			return nil, errors.New("settle " + v.ID + ": unknown verdict " + strconv.Quote(string(v.Op)))
 		}
 	}
 	return &script.Call{Op: "settle", Script: settleScript, Args: args}, nil
+}
+
+// check refuses what the script could not store as it is: it must not stop halfway through a batch.
+func (v *Verdict) check() error {
+	switch {
+	case !strings.ContainsRune("anrb", rune(v.Op)):
+		return fmt.Errorf("unknown verdict %q", string(v.Op))
+	case v.Delay < 0:
+		return fmt.Errorf("a delay of %v: want 0 or more", v.Delay)
+	case len(v.Reason) > maxReason || strings.ContainsAny(v.Reason, "\r\n") || !utf8.ValidString(v.Reason):
+		return fmt.Errorf("a reason of %d bytes: want one line of valid UTF-8, at most %d bytes", len(v.Reason), maxReason)
+	case len(v.Stack) > maxStack:
+		return fmt.Errorf("a stack of %d bytes: want at most %d", len(v.Stack), maxStack)
+	}
+	if at, err := strconv.ParseFloat(v.KeepAt, 64); v.KeepAt != "" && (err != nil || math.IsNaN(at)) {
+		return fmt.Errorf("%q is no due time: use KeepDue", v.KeepAt)
+	}
+	return nil
 }
 
 func (v *Verdict) when() string {
 	if v.KeepAt != "" {
 		return "@" + v.KeepAt
 	}
-	return strconv.FormatInt(ceilMillis(max(v.Delay, 0)), 10)
+	return strconv.FormatInt(ceilMillis(v.Delay), 10)
 }
 
 func settled(call *script.Call, err error, verdicts []Verdict) ([]Settled, error) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"strings"
 	"time"
@@ -21,6 +22,8 @@ const (
 	MaxBatch     = 1000    // items; more are refused
 	MaxBytes     = 4 << 20 // bytes of records in one enqueue or claim; one job may exceed it
 	maxHolder    = 64      // bytes of a holder's readable name
+	maxReason    = 512     // bytes of a failure's reason
+	maxStack     = 4 << 10 // bytes of a kept stack
 )
 
 // DefaultLease is the lease of a queue that publishes none.
@@ -176,9 +179,17 @@ func odd(sc *script.Script, reply any) error {
 	return &script.ReplyError{Script: sc.Name, Reply: reply}
 }
 
-func millis(ms int64) time.Duration { return time.Duration(ms) * time.Millisecond }
+// millis is a duration of whole milliseconds, the longest there is where it would be longer.
+func millis(ms int64) time.Duration {
+	const most = int64(math.MaxInt64 / time.Millisecond)
+	return time.Duration(min(max(ms, -most), most)) * time.Millisecond
+}
 
-// ceilMillis rounds a duration up to whole milliseconds, since nothing may happen early.
+// ceilMillis rounds a duration up to whole milliseconds, since nothing may happen early. The longest there is stays so.
 func ceilMillis(d time.Duration) int64 {
-	return int64((d + time.Millisecond - 1) / time.Millisecond)
+	ms := int64(d / time.Millisecond)
+	if d%time.Millisecond > 0 {
+		ms++
+	}
+	return ms
 }

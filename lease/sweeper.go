@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/leaseq/leaseq/internal/script"
@@ -14,19 +15,20 @@ type SweeperOptions struct {
 	Batch   int           // leases ended by one call; default 256, at most 1,000
 	Logger  *slog.Logger  // default: none
 	OnSweep func(Expired) // called after each call that moved something or told of a grace; must not block
-	OnError func(error)   // called after each failed call; must not block
+	OnError func(error)   // called after each failed call, never together with OnSweep; must not block
 }
 
 // A Sweeper puts jobs whose leases ran out back, forgets old sessions, and needs no leader: any number run side by
 // side. It keeps no state that a restart could lose.
 type Sweeper struct {
-	store *Store
-	opts  SweeperOptions
+	store     *Store
+	opts      SweeperOptions
+	trimEvery time.Duration
 }
 
 // NewSweeper checks its options and starts nothing: Run does.
 func NewSweeper(store *Store, o *SweeperOptions) (*Sweeper, error) {
-	w := &Sweeper{store: store}
+	w := &Sweeper{store: store, trimEvery: trimEvery}
 	if o != nil {
 		w.opts = *o
 	}
@@ -42,45 +44,83 @@ func NewSweeper(store *Store, o *SweeperOptions) (*Sweeper, error) {
 	return w, nil
 }
 
-// Run sweeps until ctx ends, and returns nil. It sleeps until the next lease runs out or the outage grace ends, at most
-// a quarter of a lease, drains full batches without a pause, and goes on after any error.
+// Run sweeps until ctx ends, and returns nil when no call of its own is under way any more. It sleeps until the next
+// lease runs out or the outage grace ends, at most a quarter of a lease and a second, drains full batches without a
+// pause, and goes on after any error. A call that waits for its answer for a quarter of a lease gets company: it may
+// have gone into a dead connection, and expire is safe to run twice.
 func (w *Sweeper) Run(ctx context.Context) error {
-	trimAt, cursor := time.Now().Add(trimEvery), "0"
+	var calls sync.WaitGroup
+	defer calls.Wait()
+	answers, outstanding := make(chan sweepAnswer, maxOutstanding), 0
+	pages, cursor := make(chan trimAnswer, 1), "0"
 	length := DefaultLease
-	timer := time.NewTimer(0)
+	timer, trims := time.NewTimer(0), time.NewTimer(w.trimEvery)
 	defer timer.Stop()
+	defer trims.Stop()
 	for {
 		select {
 		case <-ctx.Done():
+			for ; outstanding > 0; outstanding-- { // what they moved is told too
+				w.digest(ctx, <-answers, length)
+			}
 			return nil
 		case <-timer.C:
+			if outstanding < maxOutstanding {
+				outstanding++
+				calls.Go(func() { answers <- w.expire(ctx) })
+			}
+			timer.Reset(max(length/4, 50*time.Millisecond))
+		case got := <-answers:
+			outstanding--
+			if got.err == nil {
+				length = got.Lease
+			}
+			timer.Reset(w.digest(ctx, got, length))
+		case <-trims.C:
+			from := cursor
+			calls.Go(func() { pages <- w.trim(ctx, from) })
+		case page := <-pages:
+			cursor = w.turned(ctx, page)
+			trims.Reset(w.trimEvery)
 		}
-		got, err := w.store.Expire(ctx, w.opts.Batch, false)
-		wait := retryGap(length)
-		if err == nil {
-			length = got.Lease
-			w.tell(got)
-			wait = pause(&got)
-		} else if ctx.Err() == nil {
-			w.failed(err)
-		}
-		if err == nil && wait > 0 && !time.Now().Before(trimAt) {
-			cursor = w.trim(ctx, cursor)
-			trimAt = time.Now().Add(trimEvery)
-		}
-		timer.Reset(wait)
 	}
+}
+
+type sweepAnswer struct {
+	Expired
+	err error
+}
+
+func (w *Sweeper) expire(ctx context.Context) sweepAnswer {
+	got, err := w.store.Expire(ctx, w.opts.Batch, false)
+	return sweepAnswer{got, err}
+}
+
+// digest tells of an answer, and returns for how long the sweeper may sleep.
+func (w *Sweeper) digest(ctx context.Context, got sweepAnswer, length time.Duration) time.Duration {
+	if got.err == nil {
+		w.tell(got.Expired)
+		return pause(&got.Expired)
+	}
+	if ctx.Err() == nil {
+		w.failed(got.err)
+	}
+	return retryGap(length)
 }
 
 // trimEvery is how often one page of the sessions is looked through.
 const trimEvery = 10 * time.Second
+
+// maxPause bounds a sweeper's sleep where leases are long: a shorter lease may be published meanwhile, and a sleep of
+// more than half of that would begin a grace.
+const maxPause = time.Second
 
 // pause is how long a sweeper may sleep after an answer.
 func pause(got *Expired) time.Duration {
 	if got.More && got.Grace == 0 {
 		return 0
 	}
-	wait := got.Lease / 4
+	wait := min(got.Lease/4, maxPause)
 	if got.Grace > 0 {
 		return min(wait, got.Grace)
 	}
@@ -106,23 +146,34 @@ func (w *Sweeper) failed(err error) {
 	}
 }
 
-func (w *Sweeper) trim(ctx context.Context, cursor string) string {
-	next, removed, err := w.store.TrimSessions(ctx, cursor)
-	if err != nil {
+type trimAnswer struct {
+	next    string
+	removed int64
+	err     error
+}
+
+func (w *Sweeper) trim(ctx context.Context, cursor string) (page trimAnswer) {
+	page.next, page.removed, page.err = w.store.TrimSessions(ctx, cursor)
+	return page
+}
+
+// turned tells of a page of sessions that was looked through, and returns where to go on.
+func (w *Sweeper) turned(ctx context.Context, page trimAnswer) (cursor string) {
+	if page.err != nil {
 		if ctx.Err() == nil {
-			w.failed(err)
+			w.failed(page.err)
 		}
 		return "0"
 	}
-	if removed > 0 {
-		w.opts.Logger.Info("forgot unused sessions", "queue", w.store.Queue(), "sessions", removed)
+	if page.removed > 0 {
+		w.opts.Logger.Info("forgot unused sessions", "queue", w.store.Queue(), "sessions", page.removed)
 	}
-	return next
+	return page.next
 }
 
-// Sweep is one bounded pass, for cron and tests: it drains what has run out now, in batches, at most max leases (0: as
-// many as had run out when it began). With noGrace the outage grace is neither read nor begun; without it, a pass that
-// finds a grace waits for its end, at most about four leases, and sweeps then.
+// Sweep is one bounded pass, for cron and tests: it drains what has run out, in batches, until nothing is left that
+// has, or it has ended max leases (0: any number). With noGrace the outage grace is neither read nor begun; without it,
+// a pass that finds a grace waits for its end, at most about four leases, and sweeps then.
 func (w *Sweeper) Sweep(ctx context.Context, max int, noGrace bool) (Expired, error) {
 	var sum Expired
 	for {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
 // DefaultFallback is how long a process waits for a wake-up before it looks by itself.
@@ -25,7 +26,8 @@ type Waiter struct {
 
 	c         chan bool
 	arm       chan struct{}
-	closing   chan struct{}
+	closing   context.Context
+	close     context.CancelFunc
 	ended     chan struct{}
 	once      sync.Once
 	listeners atomic.Int64
@@ -41,7 +43,8 @@ func CanWait(rdb redis.UniversalClient) error {
 	return fmt.Errorf("a blocking connection cannot be made from a %T: pass a *redis.Client (NewClient, NewFailoverClient) or a *redis.ClusterClient", rdb)
 }
 
-// NewWaiter starts a goroutine, which does nothing until Arm; Close ends it. fallback 0 is one second.
+// NewWaiter starts a goroutine, which does nothing until Arm; Close ends it. fallback is a millisecond or more; 0 is one
+// second.
 func NewWaiter(store *Store, fallback time.Duration, logger *slog.Logger) (*Waiter, error) {
 	if err := CanWait(store.rdb); err != nil {
 		return nil, err
@@ -49,13 +52,17 @@ func NewWaiter(store *Store, fallback time.Duration, logger *slog.Logger) (*Wait
 	if fallback == 0 {
 		fallback = DefaultFallback
 	}
+	if fallback < time.Millisecond { // Redis takes 0 for without end
+		return nil, fmt.Errorf("waiter: a fallback of %v: want a millisecond or more", fallback)
+	}
 	if logger == nil {
 		logger = slog.New(slog.DiscardHandler)
 	}
 	w := &Waiter{
 		store: store, client: blocking(store.rdb, fallback), fallback: fallback, logger: logger,
-		c: make(chan bool), arm: make(chan struct{}, 1), closing: make(chan struct{}), ended: make(chan struct{}),
+		c: make(chan bool), arm: make(chan struct{}, 1), ended: make(chan struct{}),
 	}
+	w.closing, w.close = context.WithCancel(context.Background())
 	go w.run()
 	return w, nil
 }
@@ -71,10 +78,8 @@ func blocking(rdb redis.UniversalClient, fallback time.Duration) redis.Universal
 		return redis.NewClusterClient(&o)
 	case *redis.Client:
 		o := *c.Options()
-		if o.MaintNotificationsConfig != nil {
-			config := *o.MaintNotificationsConfig
-			o.MaintNotificationsConfig = &config
-		}
+		// A fresh one: the user's client writes into its own whenever it connects, so it can be neither shared nor read.
+		o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 		o.MaxRetries, o.ReadTimeout = -1, patience
 		o.PoolSize, o.MinIdleConns, o.MaxIdleConns, o.MaxActiveConns = 1, 0, 1, 0
 		return redis.NewClient(&o)
@@ -82,23 +87,29 @@ func blocking(rdb redis.UniversalClient, fallback time.Duration) redis.Universal
 	return nil // CanWait was asked before
 }
 
-// C gives true for a wake-up that this process took, and false when the fallback passed without one. Listen first.
+// C gives true for a wake-up that this process took, and false when the fallback passed without one, or the waiting
+// failed. A connection that is dead without a word gives nothing until about two seconds after the fallback: whoever
+// must not wait so long has a timer too. Listen first.
 func (w *Waiter) C() <-chan bool { return w.c }
 
 // Listen says that the caller is going to receive from C, until it calls the function returned: a wake-up that comes
 // when nobody listens any more is passed on.
 func (w *Waiter) Listen() (leave func()) {
 	w.listeners.Add(1)
-	return func() { w.listeners.Add(-1) }
+	return func() {
+		if w.listeners.Add(-1) > 0 {
+			w.Arm() // the value that the leaver took may have been the only one that was armed for
+		}
+	}
 }
 
-// Arm begins to wait, unless it is waiting already; each value on C needs a new Arm.
+// Arm begins to wait, unless it is waiting already; each value on C needs a new Arm. Without a listener it does nothing.
 func (w *Waiter) Arm() { nudge(w.arm) }
 
 // Close closes the blocking connection first, passes on a wake-up that had just been taken, and waits for the end.
 func (w *Waiter) Close() {
 	w.once.Do(func() {
-		close(w.closing)
+		w.close()
 		_ = w.client.Close()
 	})
 	<-w.ended
@@ -109,13 +120,16 @@ func (w *Waiter) run() {
 	failures := 0
 	for {
 		select {
-		case <-w.closing:
+		case <-w.closing.Done():
 			return
 		case <-w.arm:
 		}
+		if w.listeners.Load() == 0 {
+			continue // who armed has left: a wake-up would be taken from others for nothing
+		}
 		took, err := w.pop()
 		switch {
-		case err != nil && w.isClosing():
+		case err != nil && w.closing.Err() != nil:
 			return
 		case err != nil:
 			failures++
@@ -135,9 +149,9 @@ func (w *Waiter) run() {
 // pop waits for one element. The command is raw, since the typed one rounds its timeout to seconds.
 func (w *Waiter) pop() (took bool, err error) {
 	key := w.store.keys.Key("wake")
-	cmd := redis.NewCmd(context.Background(), "blpop", key, fmt.Sprintf("%.3f", w.fallback.Seconds()))
+	cmd := redis.NewCmd(w.closing, "blpop", key, fmt.Sprintf("%.3f", w.fallback.Seconds()))
 	cmd.SetFirstKeyPos(1)
-	err = w.client.Process(context.Background(), cmd)
+	err = w.client.Process(w.closing, cmd)
 	if err == redis.Nil {
 		return false, nil
 	}
@@ -150,19 +164,10 @@ func (w *Waiter) rest(failures int) bool {
 	timer := time.NewTimer(wait)
 	defer timer.Stop()
 	select {
-	case <-w.closing:
+	case <-w.closing.Done():
 		return false
 	case <-timer.C:
 		return true
-	}
-}
-
-func (w *Waiter) isClosing() bool {
-	select {
-	case <-w.closing:
-		return true
-	default:
-		return false
 	}
 }
 
@@ -174,7 +179,7 @@ func (w *Waiter) deliver(took bool) (goOn bool) {
 		select {
 		case w.c <- took:
 			return true
-		case <-w.closing:
+		case <-w.closing.Done():
 			w.passOn(took)
 			return false
 		case <-patience.C:
@@ -190,7 +195,7 @@ func (w *Waiter) passOn(took bool) {
 	if !took {
 		return
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), w.fallback)
+	ctx, cancel := context.WithTimeout(context.Background(), min(w.fallback, DefaultFallback))
 	defer cancel()
 	if err := w.store.Wake(ctx); err != nil {
 		w.logger.Warn("a wake-up could not be passed on", "queue", w.store.Queue(), "error", err)

@@ -15,7 +15,8 @@ import (
 type ClaimOptions struct {
 	// Lease, if longer than the queue's. A shorter one is refused. Default the queue's.
 	Lease time.Duration
-	// Wait is how long to wait for a job if none is due. Default 0: not at all.
+	// Wait is how long to wait for a job if none is due; the time that Redis takes to answer is not bounded by it, but
+	// by the context. Default 0: not at all.
 	Wait time.Duration
 	// KeepAlive extends the leases until the jobs are settled or the Queue is closed. Default: they run out, and
 	// Job.Extend moves them by hand.
@@ -34,7 +35,8 @@ type Batch struct {
 // Claim leases up to n jobs (1–1,000) that are due, the lowest due times first. Each must be settled: Ack, Nack,
 // Release or Bury; else its lease runs out and it is given to somebody else. The first claim of a Queue publishes its
 // options. Jobs whose record cannot be decoded go to dead as undecodable, and those that a newer version wrote back to
-// due for it; neither is in the batch. When ctx ends before an answer, what was leased is given back, uncounted.
+// due for it; neither is in the batch. When ctx ends before an answer, what was leased is given back, uncounted. Close
+// of the Queue ends the waiting with [ErrClosed].
 func (q *Queue) Claim(ctx context.Context, n int, o *ClaimOptions) (*Batch, error) {
 	var opts ClaimOptions
 	if o != nil {
@@ -100,6 +102,9 @@ func verdictForRecord(newer *growingDelays, err error) verdict {
 	if errors.As(err, &version) {
 		return newer.verdictForNewerVersion(version.Version, err)
 	}
+	if err == errNoRecord {
+		return verdict{op: opBury, err: err}
+	}
 	return verdict{op: opBury, err: fmt.Errorf("undecodable: %w", err)}
 }
 
@@ -115,12 +120,15 @@ func (q *Queue) claimWaiting(ctx context.Context, keeper *lease.Keeper, n int, o
 	defer end.Stop()
 	for {
 		waiter.Arm()
-		due := time.NewTimer(untilDue(next, lease.DefaultFallback))
+		due := time.NewTimer(untilDue(next))
 		owed := false
 		select {
 		case <-ctx.Done():
 			due.Stop()
 			return nil, ctx.Err()
+		case <-q.hand.closing:
+			due.Stop()
+			return nil, lease.ErrClosed
 		case <-end.C:
 			due.Stop()
 			return batch, nil
@@ -153,10 +161,11 @@ func (q *Queue) passOn() {
 // dueJitter spreads the claims of processes that wait for the same due time.
 const dueJitter = 3 * time.Millisecond
 
-// untilDue is how long to wait for the next due time; at most the fallback where it is not known.
-func untilDue(next, fallback time.Duration) time.Duration {
-	if next < 0 {
-		return fallback
+// untilDue is how long a claim by hand waits for the next due time: a little more than the fallback at most, since the
+// wake-up may have been lost with another process, or with a connection that is dead without a word.
+func untilDue(next time.Duration) time.Duration {
+	if most := lease.DefaultFallback + lateWake; next < 0 || next > most {
+		return most
 	}
 	return next + rand.N(dueJitter)
 }

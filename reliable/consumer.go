@@ -28,8 +28,8 @@ const (
 type ConsumerOptions struct {
 	// Concurrency is how many handlers run at a time: 1 to 10,000. Jobs are claimed only for free slots. Default 32.
 	Concurrency int
-	// NoExtend lets leases run out while handlers run. JobTimeout and DrainTimeout then default to the lease, and a
-	// longer one is refused.
+	// NoExtend lets leases run out while handlers run. JobTimeout then defaults to the lease, DrainTimeout to the lease
+	// where that is shorter than its own default, and a longer one of either is refused, that of a kind included.
 	NoExtend bool
 	// NoSweep leaves expired leases to other consumers or the sidecar. Default: this consumer sweeps its queue too.
 	NoSweep bool
@@ -67,7 +67,7 @@ func NewConsumer(q *Queue, h Handler, o *ConsumerOptions) (*Consumer, error) {
 	if q == nil {
 		return nil, errors.New("reliable.NewConsumer: the Queue is nil")
 	}
-	if h == nil {
+	if isNil(h) {
 		errs = append(errs, errors.New("the Handler is nil"))
 	}
 	var opts ConsumerOptions
@@ -75,7 +75,7 @@ func NewConsumer(q *Queue, h Handler, o *ConsumerOptions) (*Consumer, error) {
 		opts = *o
 	}
 	opts.fill(q)
-	errs = append(errs, opts.validate(q), lease.CanWait(q.rdb))
+	errs = append(errs, opts.validate(q), opts.validateKinds(q, h), lease.CanWait(q.rdb))
 	if err := errors.Join(errs...); err != nil {
 		return nil, fmt.Errorf("reliable.NewConsumer(%q): %w", q.name, err)
 	}
@@ -83,6 +83,19 @@ func NewConsumer(q *Queue, h Handler, o *ConsumerOptions) (*Consumer, error) {
 		queue: q, handler: h, opts: opts,
 		unknownKinds: newUnknownKinds(time.Now), newer: newNewerVersions(time.Now),
 	}, nil
+}
+
+// isNil reports whether a Handler is nil, or one of ours that would panic at its first job.
+func isNil(h Handler) bool {
+	switch h := h.(type) {
+	case nil:
+		return true
+	case *Mux:
+		return h == nil
+	case HandlerFunc:
+		return h == nil
+	}
+	return false
 }
 
 func (o *ConsumerOptions) fill(q *Queue) {
@@ -131,11 +144,27 @@ func (o *ConsumerOptions) validate(q *Queue) error {
 	return errors.Join(errs...)
 }
 
+// validateKinds checks the timeouts of the kinds that a Mux has so far.
+func (o *ConsumerOptions) validateKinds(q *Queue, h Handler) error {
+	mux, ok := h.(*Mux)
+	if !ok || mux == nil || !o.NoExtend {
+		return nil
+	}
+	var errs []error
+	for _, kind := range mux.Kinds() {
+		if own := mux.timeoutFor(kind); own > q.opts.Lease {
+			errs = append(errs, fmt.Errorf("NoExtend with a Timeout of %v for kind %q: longer than the lease of %v, which nobody extends", own, kind, q.opts.Lease))
+		}
+	}
+	return errors.Join(errs...)
+}
+
 // Run claims and works on jobs until ctx ends, and goes on after any error of Redis. When ctx ends it claims nothing
-// more, waits up to DrainTimeout for handlers, then ends their contexts and gives them half a second; what has not
-// returned is released, and its handler abandoned: whatever it returns later settles nothing. Run returns nil after a
-// clean stop, at most DrainTimeout + 3.5 s + one read timeout of the Redis client after ctx ended, and a [*DrainError]
-// naming the jobs that Redis did not take the verdicts of. Run may be called again after it returned.
+// more, waits up to DrainTimeout for handlers and for the answer to a claim under way, then ends the handlers' contexts
+// and gives them half a second; what has not returned is released, and its handler abandoned: whatever it returns later
+// settles nothing. Run returns nil after a clean stop, and a [*DrainError] naming the jobs that Redis did not take the
+// verdicts of; at the latest DrainTimeout + 3.5 s after ctx ended, and the time that the Redis client then needs to give
+// up one call (its ReadTimeout, and what connecting takes). Run may be called again after it returned.
 func (c *Consumer) Run(ctx context.Context) error {
 	if !c.running.CompareAndSwap(false, true) {
 		return ErrRunning

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 
 	"github.com/leaseq/leaseq/lease"
@@ -27,13 +28,16 @@ type dispatcher struct {
 	owed      bool // this process took a wake-up, and has not claimed since
 	armed     bool // the waiter waits
 	due       *time.Timer
-	paused    bool // after an error, until pause fires
+	silence   *time.Timer // runs while the waiter waits: a dead connection says nothing
+	paused    bool        // after an error, until pause fires
 	pause     *time.Timer
 	wait      time.Duration
+	failure   error // of the last round trip
 
 	stopping bool
 	last     <-chan time.Time // the end of all waiting, once stopping
 	drain    <-chan time.Time // the end of the handlers' time
+	drained  bool
 	abandon  <-chan time.Time
 }
 
@@ -47,7 +51,11 @@ type flight struct {
 	claimErr  error
 }
 
-const firstPause = 50 * time.Millisecond
+const (
+	firstPause = 50 * time.Millisecond
+	lateWake   = 150 * time.Millisecond // how long after its fallback the waiter may be late; an idle server takes 100 ms
+	mostSleep  = time.Hour              // for a due time that is further away a consumer looks again in between
+)
 
 func (r *run) dispatch(ctx context.Context) error {
 	r.free, r.held = r.opts.Concurrency, map[*work]struct{}{}
@@ -55,16 +63,17 @@ func (r *run) dispatch(ctx context.Context) error {
 	r.flights, r.endFlight = context.WithCancel(context.Background())
 	defer r.endFlight()
 	r.claimable, r.wait = true, firstPause
-	r.due, r.pause = stoppedTimer(), stoppedTimer()
+	r.due, r.pause, r.silence = stoppedTimer(), stoppedTimer(), stoppedTimer()
 	defer r.due.Stop()
 	defer r.pause.Stop()
+	defer r.silence.Stop()
 	leave := r.waiter.Listen()
 	defer leave()
 	stop := ctx.Done()
 	for {
 		r.launch()
-		if r.stopping && !r.flying && len(r.held) == 0 {
-			return nil
+		if r.stopping && len(r.held) == 0 && (r.drained || !r.flying) {
+			return nil // a claim without an answer in all that time is given back by its seal, or was never made
 		}
 		select {
 		case <-r.finished.notify:
@@ -76,6 +85,9 @@ func (r *run) dispatch(ctx context.Context) error {
 			r.woken(took)
 		case <-r.due.C:
 			r.look()
+		case <-r.silence.C:
+			r.look()
+			r.silence.Reset(r.opts.WakeFallback + lateWake)
 		case <-r.pause.C:
 			r.paused = false
 		case <-stop:
@@ -135,6 +147,7 @@ func (r *run) launch() {
 	if r.free > 0 && !r.claimable && !r.stopping && !r.armed {
 		r.armed = true
 		r.waiter.Arm()
+		r.silence.Reset(r.opts.WakeFallback + lateWake)
 	}
 }
 
@@ -145,11 +158,22 @@ func (r *run) fly(sent []*work, n int) {
 	for i, w := range sent {
 		verdicts[i] = w.verdict
 	}
+	ctx, cancel := r.patience(sent)
 	go func() {
+		defer cancel()
 		f := flight{sent: sent, asked: n}
-		f.done, f.settleErr, f.claimed, f.claimErr = r.store.Exchange(r.flights, verdicts, n, nil)
+		f.done, f.settleErr, f.claimed, f.claimErr = r.store.Exchange(ctx, verdicts, n, nil)
 		r.landed <- f
 	}()
+}
+
+// patience is for how long a round trip may take: until the oldest of its verdicts has been repeated for long enough.
+func (r *run) patience(sent []*work) (context.Context, context.CancelFunc) {
+	if len(sent) == 0 {
+		return r.flights, func() {}
+	}
+	oldest := slices.MinFunc(sent, func(a, b *work) int { return a.over.Compare(b.over) })
+	return context.WithDeadline(r.flights, oldest.over.Add(settleFor))
 }
 
 func (r *run) digest(f flight) {
@@ -157,18 +181,24 @@ func (r *run) digest(f flight) {
 	if f.asked > 0 {
 		failed = errors.Join(failed, r.digestClaim(f))
 	}
-	if r.stopping && r.owed {
+	r.failure = failed
+	if failed == nil {
+		r.wait = firstPause
+	} else {
+		r.failed("", failed)
+		r.paused = true
+		r.pause.Reset(r.wait/2 + rand.N(r.wait/2))
+		r.wait = min(2*r.wait, time.Second)
+	}
+	r.payDebt()
+}
+
+// payDebt passes on the wake-up that this process owes a claim for, if it cannot claim now.
+func (r *run) payDebt() {
+	if r.owed && (r.free == 0 || r.stopping || r.paused) {
 		r.owed = false
 		r.passOn()
 	}
-	if failed == nil {
-		r.wait = firstPause
-		return
-	}
-	r.failed("", failed)
-	r.paused = true
-	r.pause.Reset(r.wait/2 + rand.N(r.wait/2))
-	r.wait = min(2*r.wait, time.Second)
 }
 
 // digestSettles notes what became of verdicts. One that was not answered is sent again, for up to ten minutes.
@@ -182,7 +212,7 @@ func (r *run) digestSettles(f flight) error {
 				continue
 			}
 		}
-		if time.Since(w.over) > settleFor {
+		if time.Since(w.over) >= settleFor {
 			r.forget(w)
 			r.failed(w.job.ID, fmt.Errorf("job %s was not settled within %v: its lease runs out: %w", w.job.ID, settleFor, f.settleErr))
 			continue
@@ -194,10 +224,6 @@ func (r *run) digestSettles(f flight) error {
 
 func (r *run) digestClaim(f flight) error {
 	if f.claimErr != nil {
-		if r.owed {
-			r.owed = false
-			r.passOn()
-		}
 		return f.claimErr
 	}
 	r.owed = r.owed && r.again
@@ -207,7 +233,8 @@ func (r *run) digestClaim(f flight) error {
 	r.claimable = f.claimed.NextDue == 0 || r.again
 	r.due.Stop()
 	if f.claimed.NextDue > 0 {
-		r.due.Reset(max(time.Until(f.claimed.At.Add(f.claimed.NextDue)), 0) + rand.N(dueJitter))
+		next := time.Until(f.claimed.At.Add(min(f.claimed.NextDue, mostSleep)))
+		r.due.Reset(max(next, 0) + rand.N(dueJitter))
 	}
 	for i := range f.claimed.Jobs {
 		r.take(&f.claimed.Jobs[i])
@@ -241,12 +268,8 @@ func (r *run) look() { r.claimable, r.again = true, true }
 // makes a duty. A process that cannot claim now passes the wake-up on.
 func (r *run) woken(took bool) {
 	r.armed = false
+	r.silence.Stop()
 	r.look()
-	switch {
-	case !took:
-	case r.free == 0 || r.stopping || r.paused:
-		r.passOn()
-	default:
-		r.owed = true
-	}
+	r.owed = r.owed || took
+	r.payDebt()
 }

@@ -2,6 +2,7 @@ package reliable
 
 import (
 	"errors"
+	"fmt"
 	"time"
 )
 
@@ -9,9 +10,8 @@ import (
 func (r *run) beginStop() {
 	r.stopping = true
 	r.aside.Go(r.waiter.Close)
-	if r.owed && !r.flying {
-		r.owed = false
-		r.passOn()
+	if !r.flying {
+		r.payDebt()
 	}
 	r.drain = time.After(r.opts.DrainTimeout)
 	r.abandon = time.After(r.opts.DrainTimeout + abandonAfter)
@@ -21,6 +21,7 @@ func (r *run) beginStop() {
 
 // cancelHandlers ends the contexts of handlers that have not returned in their time.
 func (r *run) cancelHandlers() {
+	r.drained = true
 	for w := range r.held {
 		if w.phase.Load() == phaseRunning {
 			w.job.hold.Cancel(ErrShutdown)
@@ -40,20 +41,28 @@ func (r *run) abandonHandlers() {
 		default:
 			continue
 		}
-		if !w.job.begin() {
+		unsure, ok := w.job.begin()
+		switch {
+		case !ok:
 			r.forget(w) // its handler settled it by hand
 			continue
+		case unsure != nil:
+			w.fix(*unsure) // it tried
+		default:
+			w.fix(verdict{op: opRelease, err: ErrShutdown})
 		}
-		w.fix(verdict{op: opRelease, err: ErrShutdown})
 		r.pending = append(r.pending, w)
 	}
 }
 
-var errNoAnswer = errors.New("redis did not answer in time")
+var errNotTaken = errors.New("redis did not take the verdicts in time")
 
 // giveUp names what was not settled.
 func (r *run) giveUp() error {
-	failure := &DrainError{Cause: errNoAnswer}
+	failure := &DrainError{Cause: errNotTaken}
+	if r.failure != nil {
+		failure.Cause = fmt.Errorf("%w: %w", errNotTaken, r.failure)
+	}
 	for w := range r.held {
 		failure.IDs = append(failure.IDs, w.job.ID)
 		w.job.hold.Done()

@@ -10,6 +10,9 @@ import (
 	"github.com/leaseq/leaseq/lease"
 )
 
+// maxAhead is how far ahead a due time may lie. What lies further is a mistake, as of units.
+const maxAhead = 100 * 365 * 24 * time.Hour
+
 // An Item is one job to enqueue, untyped.
 type Item struct {
 	Kind    string            // 1–128 of A-Z a-z 0-9 . _ : / -
@@ -20,9 +23,11 @@ type Item struct {
 	// about ("close:10086"), and a repeated enqueue makes no second job while the first exists. Default: a new one of 26
 	// characters that sorts by time.
 	ID string
-	// Delay from now until the job is due, on Redis' clock, rounded up to milliseconds. Default: at once.
+	// Delay from now until the job is due, on Redis' clock, rounded up to milliseconds; at most 100 years. Default: at
+	// once.
 	Delay time.Duration
-	// At is the time when the job is due, on Redis' clock, instead of Delay. A time in the past is due at once.
+	// At is the time when the job is due, on Redis' clock, instead of Delay; at most 100 years ahead. A time in the past
+	// is due at once.
 	At time.Time
 	// MaxRetries and MaxExpiries of this job, where they differ from the queue's.
 	MaxRetries, MaxExpiries *int
@@ -78,7 +83,7 @@ func (q *Queue) Enqueue(ctx context.Context, item Item) (Enqueued, error) {
 
 // EnqueueMany makes jobs in batches of up to 256 items and 4 MiB, each one call, in order. There is one result per item,
 // and one item's mistake never fails another. err is the first failure of a whole call: after it nothing more was sent,
-// and the items of later batches have an Err that is [ErrNeverRan].
+// and the items of later batches have an Err that is [ErrNeverRan]. The results hold IDs of items that failed too.
 func (q *Queue) EnqueueMany(ctx context.Context, items []Item) (results []Enqueued, err error) {
 	results = make([]Enqueued, len(items))
 	batch := enqueueBatch{q: q, results: results}
@@ -171,6 +176,9 @@ func (q *Queue) prepare(item *Item, now time.Time) (lease.Item, error) {
 	}
 	if item.Delay != 0 && !item.At.IsZero() {
 		errs = append(errs, fmt.Errorf("Delay is %v and At is %v: want one of them", item.Delay, item.At))
+	}
+	if item.Delay > maxAhead || item.At.After(now.Add(maxAhead)) {
+		errs = append(errs, fmt.Errorf("Delay is %v, At is %v: want at most 100 years from now", item.Delay, item.At))
 	}
 	errs = append(errs, checkLimit("MaxRetries", item.MaxRetries), checkLimit("MaxExpiries", item.MaxExpiries))
 	envelope := wire.Envelope{Kind: item.Kind, Payload: item.Payload, Headers: item.Headers, EnqueuedAt: now}

@@ -28,8 +28,9 @@ type Event struct {
 
 // Hooks are functions that a Consumer calls when something happens. Any of them can be nil, and so can a *Hooks.
 //
-// They are called one after the other for one job, and by many goroutines at once for several. A hook delays the
-// worker that calls it, so it should be quick. A hook that panics is logged and otherwise changes nothing; a hook
+// They are called one after the other for one job, and by many goroutines at once for several. A hook must be quick:
+// OnStart and OnOverdue delay their worker, all others the one goroutine that claims and settles for the whole
+// Consumer. A hook that panics is logged and otherwise changes nothing; a hook
 // must not call [runtime.Goexit]. The context carries the values of the handler's context, but may have ended already.
 type Hooks struct {
 	// OnStart: a handler is about to be called.

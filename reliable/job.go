@@ -31,16 +31,23 @@ type Job struct {
 	codec    Codec // the queue's; nil: JSON
 	mu       sync.Mutex
 	settled  bool
-	refused  error // what a settle by hand was told: the lease was lost before
+	unsure   *verdict // a settle by hand of which it is not known whether it ran
+	refused  error    // what a settle by hand was told: the lease was lost before
 }
 
-// newJob decodes a lease's record. The error is wire's: the job must then not be given to a handler.
+// errNoRecord is the reason of a job whose record was lost, by somebody's hand: a redrive brings back a stand-in.
+var errNoRecord = errors.New("no record")
+
+// newJob decodes a lease's record. With an error, wire's or errNoRecord, the job must not be given to a handler.
 func newJob(l *lease.Lease, store *lease.Store, o *QueueOptions) (*Job, error) {
 	job := &Job{
 		ID: l.ID, DueAt: l.Due, Attempt: l.Attempt(), Failures: l.Failures, Expiries: l.Expiries, Redrives: l.Redrives,
 		lease: *l, store: store, backoff: o.Backoff, codec: o.Codec,
 	}
 	envelope, err := wire.Decode(l.Record)
+	if err == nil && envelope.Kind == "" {
+		err = errNoRecord
+	}
 	if err != nil {
 		return job, err
 	}
@@ -54,14 +61,19 @@ func newJob(l *lease.Lease, store *lease.Store, o *QueueOptions) (*Job, error) {
 func (j *Job) Fence() int64 { return j.lease.Fence }
 
 // Context ends when the lease does: cause [ErrLost], or [ErrCancelled] where the job was cancelled and the lease is
-// kept alive. It also ends when the job was settled.
+// kept alive. It also ends when the job was settled, and, of a job claimed by hand, with cause [ErrClosed] when the Queue
+// is closed.
 func (j *Job) Context() context.Context { return j.hold.Context() }
 
 // Deadline is until when the lease is held at least, by this process' monotonic clock.
 func (j *Job) Deadline() time.Time { return j.hold.Deadline() }
 
 // Ack ends the job: it is finished, and removed. A lease that is lost gives [ErrLost] by errors.Is, each time, and changes
-// nothing; a job that this holder settled already gives [ErrSettled]; an [*UnknownError] says that it may have been acked.
+// nothing; a job that this holder settled already gives [ErrSettled].
+//
+// An [*UnknownError], of this or another way to settle, says that it may have run. The job is held on then, and may be
+// settled again, which is refused as lost if the first call did run. In a handler the Consumer repeats it by itself when
+// the handler has returned, whatever that returned.
 func (j *Job) Ack(ctx context.Context) error {
 	return j.settle(ctx, verdict{op: opAck})
 }
@@ -101,27 +113,40 @@ func (j *Job) Extend(ctx context.Context, d time.Duration) error {
 	return got.Results[0]
 }
 
-// begin marks the job as settled, once.
-func (j *Job) begin() bool {
+// begin marks the job as settled, once. unsure is a verdict by hand of which it is not known whether it ran.
+func (j *Job) begin() (unsure *verdict, ok bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.settled {
-		return false
+		return nil, false
 	}
 	j.settled = true
-	return true
+	return j.unsure, true
+}
+
+// mayTryAgain takes begin back: the verdict did nothing, or, with unsure, may have done nothing.
+func (j *Job) mayTryAgain(unsure *verdict) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.settled = false
+	if unsure != nil {
+		j.unsure = unsure
+	}
 }
 
 func (j *Job) settle(ctx context.Context, v verdict) error {
-	if !j.begin() {
+	if _, ok := j.begin(); !ok {
 		return j.settledBefore()
 	}
 	results, err := j.store.Settle(ctx, []lease.Verdict{j.verdict(v)})
 	if results == nil {
-		j.mu.Lock()
-		j.settled = false // it did nothing: it may be tried again
-		j.mu.Unlock()
+		j.mayTryAgain(nil)
 		return err
+	}
+	var unknown *UnknownError
+	if errors.As(results[0].Err, &unknown) {
+		j.mayTryAgain(&v)
+		return unknown
 	}
 	j.hold.Done()
 	if errors.Is(results[0].Err, ErrLost) {
@@ -155,8 +180,7 @@ func (j *Job) verdict(v verdict) lease.Verdict {
 		}
 	case opRelease:
 		out.Op = lease.Release
-		var newer *wire.NewerVersionError
-		out.Newer = errors.As(v.err, &newer)
+		out.Newer = v.newer
 		if !v.hasDelay {
 			out.KeepDue(&j.lease)
 		}

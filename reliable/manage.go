@@ -72,11 +72,12 @@ type Info struct {
 	At time.Time
 	In time.Duration
 
-	Kind       string
-	Payload    []byte
-	Headers    map[string]string
-	EnqueuedAt time.Time
-	Undecoded  error // why the record could not be decoded; Payload then holds its raw bytes
+	Kind        string
+	Payload     []byte // nil from List
+	PayloadSize int    // in bytes
+	Headers     map[string]string
+	EnqueuedAt  time.Time
+	Undecoded   error // why the record could not be decoded; Payload then holds its raw bytes
 
 	Failures, Expiries, Redrives int
 	Errors                       []Failure // the last five, oldest first
@@ -86,7 +87,7 @@ type Info struct {
 	Cancelling                   bool      // cancelled while being worked on
 }
 
-// Inspect reads jobs by ID (1–1,000), in one step; an ID that no job has comes back with the place [Nowhere].
+// Inspect reads jobs by ID (1–1,000), payloads and all; an ID that no job has comes back with the place [Nowhere].
 func (q *Queue) Inspect(ctx context.Context, ids ...string) ([]Info, error) {
 	found, err := q.store.Inspect(ctx, ids)
 	if err != nil {
@@ -99,13 +100,33 @@ func (q *Queue) Inspect(ctx context.Context, ids ...string) ([]Info, error) {
 	return out, nil
 }
 
-// List reads up to n jobs (1–1,000) of a place in its order, from a rank on (0 is the first). Ranks move when jobs do.
+// List reads up to n jobs (1–1,000) of a place in its order, from a rank on (0 is the first), without their payloads.
+// Ranks move when jobs do.
 func (q *Queue) List(ctx context.Context, place Place, from int64, n int) ([]Info, error) {
 	ids, err := q.store.List(ctx, place, from, n)
 	if err != nil || len(ids) == 0 {
 		return nil, err
 	}
-	return q.Inspect(ctx, ids...)
+	found, err := q.store.InspectHeads(ctx, ids, wire.HeadSize)
+	if err != nil {
+		return nil, err
+	}
+	out := make([]Info, len(found))
+	for i := range found {
+		out[i] = infoOf(&found[i])
+		out[i].Payload = nil
+		if len(found[i].Record) == wire.HeadSize { // cut, or just as long
+			out[i].readHead(found[i].Record)
+		}
+	}
+	return out, nil
+}
+
+// readHead reads the head of a record that was cut.
+func (info *Info) readHead(head []byte) {
+	envelope, size, err := wire.DecodeHead(head)
+	info.Undecoded, info.PayloadSize = err, size
+	info.Kind, info.Headers, info.EnqueuedAt = envelope.Kind, envelope.Headers, envelope.EnqueuedAt
 }
 
 func infoOf(found *lease.Info) Info {
@@ -118,8 +139,9 @@ func infoOf(found *lease.Info) Info {
 	switch {
 	case found.Place == Nowhere:
 	case err != nil:
-		info.Undecoded, info.Payload = err, found.Record
+		info.Undecoded, info.Payload, info.PayloadSize = err, found.Record, len(found.Record)
 	default:
+		info.PayloadSize = len(envelope.Payload)
 		info.Kind, info.Payload, info.Headers, info.EnqueuedAt = envelope.Kind, envelope.Payload, envelope.Headers, envelope.EnqueuedAt
 	}
 	return info

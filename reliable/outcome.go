@@ -12,7 +12,7 @@ import (
 type ending struct {
 	cause    error // of the handler's context; nil: it was not cancelled
 	state    lease.HoldState
-	noExtend bool // nobody renews
+	noExtend bool // nobody renews: as the Consumer's options say, or since the job's time was over
 }
 
 // errLeaseRanOut is the reason of a job that took longer than its lease where nobody renews.
@@ -25,6 +25,7 @@ var errLeaseRanOut = errors.New("lease ran out")
 //	job timeout      ack    bury      nack at d    release    nack
 //	shutdown         ack    bury      nack at d    release    release
 //	local deadline   ack    bury      nack at d    release    release; nack `lease ran out` where nobody renews
+//	                 (after one of the two above it is as there, but for the reason)
 //	lost             as none: sent once, refused, nothing is written
 //	cancelled        as none: any settle removes the job
 func decide(v verdict, e ending) verdict {
@@ -32,17 +33,19 @@ func decide(v verdict, e ending) verdict {
 	switch {
 	case !plain:
 		return v
+	case errors.Is(e.cause, ErrShutdown):
+		return verdict{op: opRelease, err: v.err}
 	case e.state == lease.HoldOverdue && e.noExtend:
 		return verdict{op: opNack, err: fmt.Errorf("%w: %w", errLeaseRanOut, v.err)}
-	case e.state == lease.HoldOverdue, errors.Is(e.cause, ErrShutdown):
+	case e.state == lease.HoldOverdue:
 		return verdict{op: opRelease, err: v.err}
 	}
 	return v
 }
 
 // endingOf gathers what is known of a job whose handler has returned.
-func endingOf(ctx context.Context, hold *lease.Hold, noExtend bool) ending {
-	e := ending{noExtend: noExtend, state: hold.State()}
+func endingOf(ctx context.Context, hold *lease.Hold) ending {
+	e := ending{noExtend: !hold.Extending(), state: hold.State()}
 	if ctx.Err() != nil {
 		e.cause = context.Cause(ctx)
 	}

@@ -77,7 +77,7 @@ func New(rdb redis.UniversalClient, name string, o *QueueOptions) (*Queue, error
 	if err != nil {
 		return nil, fmt.Errorf("reliable.New: %w", err)
 	}
-	return &Queue{name: name, rdb: rdb, opts: opts, store: store}, nil
+	return &Queue{name: name, rdb: rdb, opts: opts, store: store, hand: handClaims{closing: make(chan struct{})}}, nil
 }
 
 func queueOptions(o *QueueOptions) (QueueOptions, error) {
@@ -152,30 +152,45 @@ func (o *QueueOptions) policy() *lease.Policy {
 // Name returns the queue's name.
 func (q *Queue) Name() string { return q.name }
 
-// Close ends what the Queue does in the background: it stops extending jobs that were claimed by hand (their leases
-// run out unless they were settled), waits for calls whose outcome is unknown, until ctx ends, and closes its sessions
-// in Redis. When ctx ends first its error is returned, at most one read timeout of the Redis client later; what was
-// unknown then stays so. A Consumer of the queue is not ended by it. The Redis client stays open.
+// Close ends what the Queue does in the background: it stops extending jobs that were claimed by hand, and ends their
+// contexts with cause [ErrClosed] (their leases run out unless they were settled), ends claims that wait, waits for
+// calls whose outcome is unknown, until ctx ends, and closes its sessions in Redis. When ctx ends first its error is
+// returned, as soon as the Redis client has given up the calls under way; what was unknown then stays so. A Consumer of
+// the queue is not ended by it. The Redis client stays open.
 func (q *Queue) Close(ctx context.Context) error {
-	q.hand.close()
-	return q.store.Close(ctx)
+	var hand sync.WaitGroup
+	hand.Go(q.hand.close)
+	err := q.store.Close(ctx)
+	hand.Wait()
+	return err
 }
 
-// register writes the queue's name into the registry, once in this process.
+// register writes the queue's name into the registry, once in this process. The client does not notice the end of a
+// context while it waits for an answer, so that is done here.
 func (q *Queue) register(ctx context.Context) error {
 	if q.registered.Load() {
 		return nil
 	}
-	if err := q.store.Register(ctx); err != nil {
+	answer := make(chan error, 1)
+	go func() {
+		err := q.store.Register(ctx)
+		if err == nil {
+			q.registered.Store(true)
+		}
+		answer <- err
+	}()
+	select {
+	case err := <-answer:
 		return err
+	case <-ctx.Done():
+		return ctx.Err()
 	}
-	q.registered.Store(true)
-	return nil
 }
 
 // handClaims is what claims by hand need in the background, made at the first of them.
 type handClaims struct {
-	mu        sync.Mutex
+	closing   chan struct{} // closed by close
+	mu        sync.Mutex    // never held while waiting
 	closed    bool
 	published bool
 	keeper    *lease.Keeper
@@ -186,14 +201,20 @@ type handClaims struct {
 
 func (h *handClaims) close() {
 	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.closed = true
-	if h.waiter != nil {
-		h.waiter.Close()
+	if !h.closed {
+		h.closed = true
+		close(h.closing)
 	}
-	if h.stop != nil {
-		h.stop()
-		<-h.ended
+	waiter, stop, ended := h.waiter, h.stop, h.ended
+	h.mu.Unlock()
+	if stop != nil {
+		stop()
+	}
+	if waiter != nil {
+		waiter.Close()
+	}
+	if ended != nil {
+		<-ended
 	}
 }
 
@@ -239,9 +260,12 @@ func (h *handClaims) waiterFor(q *Queue) (*lease.Waiter, error) {
 // publish publishes the queue's policy, once.
 func (h *handClaims) publish(ctx context.Context, q *Queue) error {
 	h.mu.Lock()
-	done := h.published
+	done, closed := h.published, h.closed
 	h.mu.Unlock()
-	if done {
+	switch {
+	case closed:
+		return lease.ErrClosed
+	case done:
 		return nil
 	}
 	if err := q.register(ctx); err != nil {

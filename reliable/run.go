@@ -40,17 +40,19 @@ func newRun(c *Consumer, store *lease.Store) (*run, error) {
 // work runs everything until the dispatcher has nothing left, and ends it in the order in which it depends on each
 // other.
 func (r *run) work(ctx context.Context) error {
-	defer r.closeStore()
 	if !r.introduce(ctx) {
+		r.closeStore(lastSeal)
 		return nil
 	}
 	var err error
 	if r.waiter, err = lease.NewWaiter(r.store, r.opts.WakeFallback, r.opts.Logger); err != nil {
+		r.closeStore(lastSeal)
 		return err
 	}
 	background, stop := context.WithCancel(context.Background())
 	var loops sync.WaitGroup
 	loops.Go(func() { _ = r.keeper.Run(background) }) // always nil
+	loops.Go(func() { r.remind(background) })
 	if !r.opts.NoSweep {
 		loops.Go(func() { _ = r.sweeper.Run(background) }) // always nil
 	}
@@ -59,10 +61,15 @@ func (r *run) work(ctx context.Context) error {
 	}
 	err = r.dispatch(ctx)
 	close(r.jobs)
-	r.waiter.Close()
-	r.aside.Wait()
 	stop()
+	loops.Go(r.waiter.Close)
+	patience := lastSeal
+	if err != nil {
+		patience = 0 // the time is over
+	}
+	r.closeStore(patience) // while those end: with a silent Redis each of them waits for a call of its own
 	loops.Wait()
+	r.aside.Wait()
 	return err
 }
 
@@ -86,18 +93,38 @@ func (r *run) introduce(ctx context.Context) bool {
 	}
 }
 
-func (r *run) closeStore() {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+// remindEvery is how often a running consumer sees to it that its queue is still known: a FLUSHALL, or a failover that
+// lost writes, may have taken its name and its policy.
+const remindEvery = time.Minute
+
+func (r *run) remind(ctx context.Context) {
+	for script.Sleep(ctx, remindEvery) == nil {
+		if err := r.remindOnce(ctx); err != nil && ctx.Err() == nil {
+			r.failed("", err)
+		}
+	}
+}
+
+func (r *run) remindOnce(ctx context.Context) error {
+	_, err := r.store.Restore(ctx, r.queue.opts.policy())
+	return errors.Join(r.store.Register(ctx), err)
+}
+
+// lastSeal is how long a run waits at its end for the outcome of a claim that had no answer.
+const lastSeal = time.Second
+
+func (r *run) closeStore(patience time.Duration) {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	if err := r.store.Close(ctx); err != nil {
 		r.opts.Logger.Warn("sessions were not closed, and will be trimmed", "queue", r.queue.name, "error", err)
 	}
 }
 
-// passOn gives a wake-up to another process.
+// passOn gives a wake-up to another process. It is tried for a second at most: Run waits for its end.
 func (r *run) passOn() {
 	r.aside.Go(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), r.opts.WakeFallback)
+		ctx, cancel := context.WithTimeout(context.Background(), min(r.opts.WakeFallback, lease.DefaultFallback))
 		defer cancel()
 		if err := r.store.Wake(ctx); err != nil {
 			r.failed("", err)

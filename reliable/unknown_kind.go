@@ -115,5 +115,5 @@ func (g *growingDelays) verdictForUnknownKind(kind string, err error) verdict {
 // verdictForNewerVersion settles a job whose envelope has a newer version: it is released with the version's delay.
 func (g *growingDelays) verdictForNewerVersion(version int, err error) verdict {
 	d, _ := g.next(strconv.Itoa(version))
-	return verdict{op: opRelease, delay: d, hasDelay: true, err: err}
+	return verdict{op: opRelease, delay: d, hasDelay: true, newer: true, err: err}
 }

@@ -90,6 +90,7 @@ type verdict struct {
 	op       verdictOp
 	delay    time.Duration // of a nack or release, if hasDelay
 	hasDelay bool          // false: a nack takes the back-off, a release the old due time
+	newer    bool          // a release of a record that a newer version wrote
 	err      error         // what the handler returned, whole; nil for an ack
 }
 

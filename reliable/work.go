@@ -54,22 +54,24 @@ func (r *run) handle(w *work) (survives bool) {
 		return true // the consumer gave it back meanwhile
 	}
 	if !w.job.hold.Startable() {
-		w.end(verdict{op: opRelease, err: errNotStarted})
-		r.finished.put(w)
+		if w.phase.CompareAndSwap(phaseRunning, phaseOver) {
+			w.fix(verdict{op: opRelease, err: errNotStarted})
+			r.finished.put(w)
+		}
 		return true
 	}
-	timeout := r.opts.JobTimeout
-	if mux, ok := r.handler.(*Mux); ok {
-		if own := mux.timeoutFor(w.job.Kind); own > 0 {
-			timeout = own
-		}
-	}
 	w.started.Store(int64(time.Since(processStart)))
-	ctx, cancel := context.WithTimeoutCause(w.job.hold.Context(), timeout, ErrJobTimeout)
-	unwatch := context.AfterFunc(ctx, func() { r.overdue(ctx, w) })
 	r.emitFor(w, eventStart, 0, nil, time.Time{})
+	ctx, cancel := context.WithTimeoutCause(w.job.hold.Context(), r.timeoutOf(w.job), ErrJobTimeout)
+	told := make(chan struct{})
+	unwatch := context.AfterFunc(ctx, func() {
+		defer close(told)
+		r.overdue(ctx, w)
+	})
 	runHandler(ctx, r.handler, w.job, func(err error, alive bool) {
-		unwatch()
+		if !unwatch() {
+			<-told // hooks for one job are called one after the other
+		}
 		survives = alive
 		r.returned(ctx, w, err)
 		cancel()
@@ -78,6 +80,16 @@ func (r *run) handle(w *work) (survives bool) {
 		}
 	})
 	return survives
+}
+
+// timeoutOf is how long one run of a job may take.
+func (r *run) timeoutOf(job *Job) time.Duration {
+	if mux, ok := r.handler.(*Mux); ok {
+		if own := mux.timeoutFor(job.Kind); own > 0 {
+			return own
+		}
+	}
+	return r.opts.JobTimeout
 }
 
 // overdue is called when a handler's context ended before the handler returned.
@@ -95,17 +107,21 @@ func (r *run) returned(ctx context.Context, w *work, err error) {
 	}
 	w.run = w.running()
 	w.err = err
-	if w.silent = !w.job.begin(); !w.silent {
-		v := verdictOf(err)
-		if saysNoHandler(err) {
-			v = r.unknownKinds.verdictForUnknownKind(w.job.Kind, err)
-		}
-		w.fix(decide(v, endingOf(ctx, w.job.hold, r.opts.NoExtend)))
+	unsure, ok := w.job.begin()
+	w.silent = !ok
+	switch {
+	case !ok:
+	case unsure != nil:
+		w.fix(*unsure)
+	case saysNoHandler(err):
+		w.fix(decide(r.unknownKinds.verdictForUnknownKind(w.job.Kind, err), endingOf(ctx, w.job.hold)))
+	default:
+		w.fix(decide(verdictOf(err), endingOf(ctx, w.job.hold)))
 	}
 	r.finished.put(w)
 }
 
-// end fixes the verdict of work that no handler has.
+// end fixes the verdict of work that no worker has.
 func (w *work) end(v verdict) {
 	w.phase.Store(phaseOver)
 	w.fix(v)

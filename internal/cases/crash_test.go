@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
 	"strconv"
 	"syscall"
 	"testing"
@@ -15,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leaseq/leaseq/internal/redistest"
-	"github.com/leaseq/leaseq/lease"
+	"github.com/leaseq/leaseq/reaper"
 	"github.com/leaseq/leaseq/reliable"
 )
 
@@ -144,17 +145,14 @@ var _ = child("crash-sidecar", func(config []byte) int {
 	defer stop()
 	rdb := c.Server.client(0)
 	defer rdb.Close()
-	store, err := lease.NewStore(rdb, c.Queue, nil)
+	r, err := reaper.New(rdb, &reaper.Options{Queues: []string{c.Queue}})
+	if err == nil {
+		err = r.Run(ctx)
+	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
-		return 2
+		return 1
 	}
-	sweeper, err := lease.NewSweeper(store, nil)
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 2
-	}
-	_ = sweeper.Run(ctx) // always nil
 	return 0
 })
 
@@ -189,6 +187,11 @@ func newCrashSite(t testing.TB, c crashConfig) *crashSite {
 	s.Queue, s.Marks, s.Server = s.lane.name, marksFile(t), sharedAt(t)
 	s.beside = s.Server.client(1)
 	t.Cleanup(func() {
+		if t.Failed() {
+			for _, m := range readMarks(t, s.Marks) {
+				t.Logf("%+v", m)
+			}
+		}
 		require.NoError(t, s.beside.Del(context.Background(), s.key("gate"), s.key("effects")).Err())
 		require.NoError(t, s.beside.Close())
 	})
@@ -231,6 +234,15 @@ func (s *crashSite) awaitSwept(t testing.TB) {
 		grace, _ := strconv.ParseInt(sweep["grace"], 10, 64)
 		return swept > 0 && swept >= grace
 	}, time.Minute, 5*time.Millisecond, "nobody sweeps, or there is no end of graces")
+}
+
+// awaitHolder waits until a process of this readable name has claimed or settled.
+func (s *crashSite) awaitHolder(t testing.TB, holder string) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		names, err := s.rdb.HVals(t.Context(), s.keys.Key("holders")).Result()
+		return err == nil && slices.Contains(names, holder)
+	}, time.Minute, 5*time.Millisecond, "%s does not come", holder)
 }
 
 // awaitMarks waits until n marks of one sort are there, and returns them in their order.

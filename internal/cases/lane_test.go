@@ -67,12 +67,19 @@ func laneOn(t testing.TB, name string, rdb *redis.Client, o *reliable.QueueOptio
 	}
 	l.keys, err = keys.New(prefix, name, 0)
 	require.NoError(t, err)
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-		defer cancel()
-		require.NoError(t, errors.Join(l.queue.Close(ctx), l.store.Close(ctx)))
-	})
+	t.Cleanup(func() { closeBounded(t, l.queue.Close, l.store.Close) })
 	return l
+}
+
+// closeBounded closes Queues and Stores. They wait for what is under way as long as they may, so a failed test would
+// hang without a bound.
+func closeBounded(t testing.TB, all ...func(ctx context.Context) error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	for _, one := range all {
+		require.NoError(t, one(ctx))
+	}
 }
 
 // enqueue makes jobs, which must all be created.

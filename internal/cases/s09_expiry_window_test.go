@@ -76,6 +76,7 @@ return string.format('%.0f', now)`
 // the clock shows one millisecond from its begin to its end, that is T; where it does not, the try does not count.
 func TestS09_ASweepTakesExactlyWhatHasExpiredOnARealServer(t *testing.T) {
 	t.Parallel()
+	redistest.NeedServer(t)
 	counted, tries := 0, 0
 	for want := shape(5, 50); counted < want; tries++ {
 		require.Less(t, tries, 40*want, "the server's clock never stood still for a MULTI")

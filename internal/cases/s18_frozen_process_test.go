@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -25,6 +26,7 @@ var errGaveUp = errors.New("the lease was lost while I worked")
 // The handler of the process that is frozen works for a long time and looks at its context before it has an effect. A
 // job with an odd last digit says that all went well nevertheless, one with an even digit fails.
 var _ = crashHandler("s18", func(w *crashWorker) reliable.Handler {
+	go w.markAwake()
 	return reliable.HandlerFunc(func(ctx context.Context, job *reliable.Job) error {
 		w.mark("start", job, "")
 		if job.ID == "new" {
@@ -36,6 +38,7 @@ var _ = crashHandler("s18", func(w *crashWorker) reliable.Handler {
 			w.mark("effect", job, "")
 			return w.beside.HIncrBy(ctx, w.key("effects"), job.ID, 1).Err()
 		}
+		w.mark("ended", job, strconv.FormatInt(time.Now().UnixMicro(), 10))
 		w.mark("cancelled", job, context.Cause(ctx).Error())
 		w.mark("extend", job, refusal(job.Extend(context.Background(), 0)))
 		if (job.ID[len(job.ID)-1]-'0')%2 == 1 {
@@ -44,6 +47,17 @@ var _ = crashHandler("s18", func(w *crashWorker) reliable.Handler {
 		return errGaveUp
 	})
 })
+
+// markAwake notes when this process runs again after it did not for more than two leases.
+func (w *crashWorker) markAwake() {
+	last := time.Now()
+	for range time.Tick(5 * time.Millisecond) {
+		if time.Since(last) > 2*w.Lease {
+			putMark(w.Marks, mark{What: "awake"})
+		}
+		last = time.Now()
+	}
+}
 
 // refusal says in a word what a call on a lease that is gone gave.
 func refusal(err error) string {
@@ -81,7 +95,8 @@ func TestS18_ThawedProcessHasLostItsJobsAndWorksOn(t *testing.T) {
 	stopB := consumeWith(t, s.queue, reliable.HandlerFunc(func(ctx context.Context, job *reliable.Job) error {
 		finished.Add(1)
 		return s.beside.HIncrBy(ctx, s.key("effects"), job.ID, 1).Err()
-	}), &reliable.ConsumerOptions{WakeFallback: poll})
+	}), &reliable.ConsumerOptions{WakeFallback: poll, Holder: "the other"})
+	s.awaitHolder(t, "the other")
 	s.awaitSwept(t)
 	frozenAt := time.Now()
 	require.NoError(t, frozen.Process.Signal(syscall.SIGSTOP))
@@ -93,22 +108,11 @@ func TestS18_ThawedProcessHasLostItsJobsAndWorksOn(t *testing.T) {
 	require.Empty(t, s.members(lease.Processing))
 	require.Empty(t, marksOf(readMarks(t, s.Marks), "cancelled"), "the process was to be stopped")
 
-	thawedAt := s.serverTime()
+	thawedAt := time.Now()
 	require.NoError(t, frozen.Process.Signal(syscall.SIGCONT))
+	awake := s.awaitAwake(t, thawedAt)
 	lost := s.awaitMarks(t, "lost", jobs)
-	marks := readMarks(t, s.Marks)
-	for _, what := range []string{"cancelled", "extend", "lost"} {
-		assert.Len(t, marksOf(marks, what), jobs, what)
-	}
-	for _, cancelled := range marksOf(marks, "cancelled") {
-		late := time.UnixMicro(cancelled.Clock).Sub(thawedAt)
-		assert.LessOrEqual(t, late, 250*time.Millisecond, "the context of %s ended after the thaw", cancelled.ID)
-		assert.Equal(t, reliable.ErrLost.Error(), cancelled.Note, "its cause")
-	}
-	for _, extend := range marksOf(marks, "extend") {
-		assert.Equal(t, "lost", extend.Note, "extending %s after the thaw", extend.ID)
-	}
-	assert.Empty(t, marksOf(marks, "effect"))
+	s.checkThawed(t, jobs, awake)
 	assert.Len(t, lost, jobs, "settles refused")
 	assert.Empty(t, s.members(lease.Processing), "a late call has made a lease")
 	assert.Equal(t, before, redistest.Dump(t, s.rdb, keys.DefaultPrefix, s.Queue, ours...), "refused calls change nothing")
@@ -129,4 +133,41 @@ func TestS18_ThawedProcessHasLostItsJobsAndWorksOn(t *testing.T) {
 	assert.Equal(t, frozen.Process.Pid, starts[jobs].PID)
 	assert.LessOrEqual(t, started.Sub(asked), 2*poll, "until the thawed process starts a new job")
 	frozen.finish(t)
+}
+
+// checkThawed requires of every handler of the thawed process that it was told in time, and could not go on.
+func (s *crashSite) checkThawed(t *testing.T, jobs int, awake time.Time) {
+	t.Helper()
+	marks := readMarks(t, s.Marks)
+	for _, what := range []string{"ended", "cancelled", "extend", "lost"} {
+		assert.Len(t, marksOf(marks, what), jobs, what)
+	}
+	for _, ended := range marksOf(marks, "ended") {
+		at, err := strconv.ParseInt(ended.Note, 10, 64)
+		require.NoError(t, err)
+		late := time.UnixMicro(at).Sub(awake)
+		assert.LessOrEqual(t, late, 250*time.Millisecond, "the context of %s ended after the process ran again", ended.ID)
+	}
+	for _, cancelled := range marksOf(marks, "cancelled") {
+		assert.Equal(t, reliable.ErrLost.Error(), cancelled.Note, "why the context of %s ended", cancelled.ID)
+	}
+	for _, extend := range marksOf(marks, "extend") {
+		assert.Equal(t, "lost", extend.Note, "extending %s after the thaw", extend.ID)
+	}
+	assert.Empty(t, marksOf(marks, "effect"))
+}
+
+// awaitAwake waits until the thawed process has noted that it runs, and returns when that was. Marks from before are of a
+// machine that is too busy.
+func (s *crashSite) awaitAwake(t testing.TB, thawedAt time.Time) (awake time.Time) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		for _, m := range marksOf(readMarks(t, s.Marks), "awake") {
+			if awake = time.UnixMicro(m.At); !awake.Before(thawedAt.Truncate(time.Microsecond)) {
+				return true
+			}
+		}
+		return false
+	}, time.Minute, 5*time.Millisecond, "the process does not run again")
+	return awake
 }

@@ -167,7 +167,7 @@ func TestS19_AJobWhoseLeaseRanOutOnItsWayToTheWorkerIsNotStarted(t *testing.T) {
 	rdb.AddHook(late)
 	q, err := reliable.New(rdb, name, &reliable.QueueOptions{Lease: leaseLength})
 	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, q.Close(context.Background())) })
+	t.Cleanup(func() { closeBounded(t, q.Close) })
 	l := laneOn(t, name, redistest.Client(t), &reliable.QueueOptions{Lease: leaseLength})
 	l.enqueue(numberedItems("j", n)...)
 	l.sweepOn(nil)

@@ -54,18 +54,23 @@ var (
 	})
 )
 
-// storm kills a worker 50–150 ms after it has begun, again and again, and counts the kills that left leases behind.
-func (s *crashSite) storm(t *testing.T, kills int) (holding int) {
+// storm kills a worker 50–150 ms after it has begun, again and again, and counts the kills that left leases behind: at
+// least one in three, since it goes on where the machine is too busy for the workers to get at anything.
+func (s *crashSite) storm(t *testing.T, kills int) (total, holding int) {
 	t.Helper()
-	for range kills {
+	for total < kills || holding < kills/3 {
+		require.Less(t, total, 10*kills, "the workers get at nothing: %d kills left leases behind", holding)
 		p := s.worker(t, nil)
 		<-time.After(50*time.Millisecond + rand.N(100*time.Millisecond))
 		p.Kill()
-		if n, err := s.rdb.ZCard(t.Context(), s.keys.Key("processing")).Result(); assert.NoError(t, err) && n > 0 {
+		total++
+		n, err := s.rdb.ZCard(t.Context(), s.keys.Key("processing")).Result()
+		require.NoError(t, err)
+		if n > 0 {
 			holding++
 		}
 	}
-	return holding
+	return total, holding
 }
 
 // sample reads the books until ctx ends and at least n times.
@@ -116,12 +121,11 @@ func TestS22_KillsAtAnyMomentLeaveEveryJobInExactlyOnePlace(t *testing.T) {
 			var taken int
 			var wrong error
 			sampling.Go(func() { taken, wrong = s.sample(ctx, shape(100, 1000), jobs) })
-			holding := s.storm(t, shape(15, 300))
+			total, holding := s.storm(t, shape(15, 300))
 			calm()
 			sampling.Wait()
 			require.NoError(t, wrong, "sample %d in the storm", taken)
 			assert.GreaterOrEqual(t, taken, shape(100, 1000), "samples")
-			assert.Positive(t, holding, "kills that left leases behind")
 
 			s.settle(t)
 			b, err := s.takeBalance(t.Context())
@@ -129,7 +133,7 @@ func TestS22_KillsAtAnyMomentLeaveEveryJobInExactlyOnePlace(t *testing.T) {
 			require.NoError(t, b.check(jobs))
 			assert.Empty(t, b.processing)
 			s.checkCounts(t, items)
-			t.Logf("%d samples; %d kills left leases behind; %d nacked, %d buried, %d expired, %d redriven", taken, holding,
+			t.Logf("%d samples; %d of %d kills left leases behind; %d nacked, %d buried, %d expired, %d redriven", taken, holding, total,
 				s.count(t, "nacked"), s.count(t, "buried"), s.count(t, "expired"), s.count(t, "redriven"))
 		})
 	}

@@ -39,7 +39,7 @@ func TestS48_NamesThatWouldBreakTheSlotAreRefusedAtConstruction(t *testing.T) {
 	require.ErrorContains(t, err, "queue name is empty")
 	q, err := reliable.New(rdb, "q", &reliable.QueueOptions{Prefix: ""}) // documented: the default prefix
 	require.NoError(t, err)
-	require.NoError(t, q.Close(t.Context()))
+	closeBounded(t, q.Close)
 }
 
 // Names that are allowed, and could be taken for a part of a key.
@@ -108,10 +108,10 @@ func wholeLife(t *testing.T, rdb redis.UniversalClient, prefix, name string) {
 	ctx := t.Context()
 	q, err := reliable.New(rdb, name, &reliable.QueueOptions{Prefix: prefix, Lease: 100 * time.Millisecond, MaxRetries: limitOf(1)})
 	require.NoError(t, err)
-	defer func() { require.NoError(t, q.Close(context.WithoutCancel(ctx))) }()
+	defer closeBounded(t, q.Close)
 	store, err := lease.NewStore(rdb, name, &lease.StoreOptions{Prefix: prefix, Stub: wire.Stub()})
 	require.NoError(t, err)
-	defer func() { require.NoError(t, store.Close(context.WithoutCancel(ctx))) }()
+	defer closeBounded(t, store.Close)
 	n := len(bracedIDs)
 	var items []reliable.Item
 	for _, id := range bracedIDs {

@@ -73,6 +73,7 @@ func crowd() int { return shape(9000, 20_000) }
 
 func TestS50_ACrowdPassesThroughEveryStageExactlyOnce(t *testing.T) {
 	t.Parallel()
+	redistest.NeedServer(t)
 	for _, batch := range shape([]int{1, lease.MaxBatch}, []int{1, lease.DefaultBatch, 999, lease.MaxBatch}) {
 		t.Run("batches of "+strconv.Itoa(batch), func(t *testing.T) {
 			t.Parallel()
@@ -226,6 +227,7 @@ func (c *crowded) bulk(counter string, next func(cursor *lease.Cursor, n int) (i
 // A Consumer finds a crowd that has expired at one instant: its own sweeper puts it back, and it works on all of it.
 func TestS50_AConsumerWorksThroughACrowdThatExpiredAtOnceAndGoesOn(t *testing.T) {
 	t.Parallel()
+	redistest.NeedServer(t)
 	n := crowd()
 	l := newLane(t, &reliable.QueueOptions{Lease: 20 * time.Second})
 	l.crowdDue(n)
@@ -280,7 +282,7 @@ func TestS50_AnUnseenClaimIsGivenBackOutOfACrowdOfTheSameExpiry(t *testing.T) {
 	t.Cleanup(func() { require.NoError(t, rdb.Close()) })
 	store, err := lease.NewStore(rdb, l.name, nil)
 	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, store.Close(context.Background())) })
+	t.Cleanup(func() { closeBounded(t, store.Close) })
 	_, err = store.Claim(t.Context(), 1, nil) // opens the session, and has the script loaded
 	require.NoError(t, err)
 

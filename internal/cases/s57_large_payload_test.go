@@ -33,7 +33,7 @@ func TestS57_APayloadOverTheLimitIsRefusedBeforeAnythingIsSent(t *testing.T) {
 	t.Cleanup(func() { require.NoError(t, rdb.Close()) })
 	q, err := reliable.New(rdb, l.name, nil)
 	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, q.Close(context.Background())) })
+	t.Cleanup(func() { closeBounded(t, q.Close) })
 
 	for _, size := range []int{sizeLimit + 1, 64 << 20, 513 << 20} {
 		item := reliable.Item{Kind: "case", ID: "too large", Payload: make([]byte, size)}

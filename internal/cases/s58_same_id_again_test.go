@@ -34,6 +34,13 @@ var sameID = []struct {
 	{"dead and cancelled", func(l *lane) { l.killX(); l.cancelX() }, reliable.Nowhere},
 	{"due and purged", func(l *lane) { l.purgeX(reliable.Due) }, reliable.Nowhere},
 	{"due and cancelled", func(l *lane) { l.cancelX() }, reliable.Nowhere},
+	{"nowhere, with remains of it in the hashes", func(l *lane) {
+		l.purgeX(reliable.Due)
+		for _, key := range []string{"jobs", "leases", "counts", "errors"} { // left by a hand, or a half-restored backup
+			value := map[string]string{"counts": "7 7 7 1 1 -", "errors": "1\t1\tsomebody\told reason"}[key]
+			require.NoError(l.t, l.rdb.HSet(l.t.Context(), l.keys.Key(key), "X", value).Err())
+		}
+	}, reliable.Nowhere},
 	{"cancelled in processing, and its lease ended", func(l *lane) {
 		job := l.claimExactly(1)["X"]
 		l.cancelX()

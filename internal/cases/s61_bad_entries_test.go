@@ -188,7 +188,7 @@ func TestS61_ARunningSweeperSetsBadEntriesAsideOnceAndGoesOn(t *testing.T) {
 func TestS61_BadEntriesDoNotStarveTheClaim(t *testing.T) {
 	t.Parallel()
 	const bad, good = 500, 1000
-	for _, wait := range []time.Duration{0, 10 * time.Second} {
+	for _, wait := range []time.Duration{0, time.Minute} {
 		t.Run("by hand, waiting "+wait.String(), func(t *testing.T) {
 			t.Parallel()
 			l := newLane(t, nil)

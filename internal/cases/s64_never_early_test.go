@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leaseq/leaseq/internal/redistest"
+	"github.com/leaseq/leaseq/internal/wire"
 	"github.com/leaseq/leaseq/lease"
 	"github.com/leaseq/leaseq/reliable"
 )
@@ -199,26 +200,28 @@ func TestS64_AnExpiryBackoffIsRoundedUpNeverDown(t *testing.T) {
 	}
 }
 
-// Whoever asks for the longest time there is gets it, and not a time in the past.
+// Whoever asks for the longest time there is gets it or is refused, and never a time that is over.
 func TestS64_TheLongestDelayIsNotOver(t *testing.T) {
 	t.Parallel()
 	l := newLane(t, nil)
-	const forever = time.Duration(math.MaxInt64)
-	l.enqueue(
-		reliable.Item{Kind: "case", ID: "delayed", Delay: forever},
-		reliable.Item{Kind: "case", ID: "at", At: time.Now().Add(forever)},
-		reliable.Item{Kind: "case", ID: "nacked"},
-		reliable.Item{Kind: "case", ID: "released"},
-	)
+	const forever, years = time.Duration(math.MaxInt64), 365 * 24 * time.Hour
+	for _, item := range []reliable.Item{{Kind: "case", Delay: forever}, {Kind: "case", At: time.Now().Add(forever)}} {
+		_, err := l.queue.Enqueue(t.Context(), item)
+		require.ErrorContains(t, err, "at most 100 years")
+	}
+	l.enqueue(reliable.Item{Kind: "case", ID: "nacked"}, reliable.Item{Kind: "case", ID: "released"})
 	held := l.claimExactly(2)
 	require.Contains(t, held, "nacked")
 	require.Contains(t, held, "released")
 	require.NoError(t, held["nacked"].Extend(t.Context(), forever))
 	require.NoError(t, held["nacked"].Nack(t.Context(), reliable.RetryAfter(forever, errors.New("not in this life"))))
 	require.NoError(t, held["released"].Nack(t.Context(), reliable.ReleaseAfter(forever, nil)))
+	l.enqueue(reliable.Item{Kind: "case", ID: "delayed", Delay: 99 * years})
+	results, err := l.store.Enqueue(t.Context(), []lease.Item{{ID: "stored", Record: wire.Stub(), Delay: forever}})
+	require.NoError(t, errors.Join(err, results[0]))
 	require.Empty(t, l.claim(10))
-	at := l.serverTime().Add(250 * 365 * 24 * time.Hour)
-	for _, id := range []string{"delayed", "at", "nacked", "released"} {
+	at := l.serverTime().Add(98 * years)
+	for _, id := range []string{"delayed", "nacked", "released", "stored"} {
 		require.True(t, l.inspect(id).At.After(at), "%s is due at %v", id, l.inspect(id).At)
 	}
 }

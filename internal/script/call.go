@@ -94,7 +94,9 @@ func (s *Sessions) fly(ctx context.Context, f *flight, calls []*Call) {
 	defer close(f.done)
 	wait := newBackoff(defaultCap)
 	background := false
-	detached := context.WithoutCancel(ctx) // a try is never cut short: its answer is worth having
+	detached, cut := context.WithCancel(context.WithoutCancel(ctx)) // an answer is worth having, until nobody waits for any
+	defer cut()
+	defer context.AfterFunc(s.ctx, cut)()
 	for {
 		if ctx.Err() != nil && !background {
 			background = true
@@ -112,9 +114,9 @@ func (s *Sessions) fly(ctx context.Context, f *flight, calls []*Call) {
 			continue
 		}
 		if background {
-			_ = wait.sleep(s.ctx)
-		} else if wait.sleep(ctx) != nil {
-			continue
+			_ = wait.sleep(detached)
+		} else {
+			_ = wait.sleep(detached, ctx.Done())
 		}
 	}
 }
@@ -165,6 +167,10 @@ func (s *Sessions) handOver(f *flight, calls []*Call) bool {
 	}
 	f.over = true
 	for _, c := range calls {
+		if !f.left && errors.Is(c.Err, ErrNeverKnown) {
+			truth := c.Err
+			c.Err = NewUnknownError(c.Op, truth, func(context.Context) error { return truth })
+		}
 		c.release(s)
 	}
 	return true
@@ -214,9 +220,13 @@ func (c *Call) digest(s *Sessions, req *Request) {
 			c.sess.number++ // the next number gives back what this one leased; it has not run yet
 		}
 	case what == refused && c.phase == running:
-		if c.maybe && c.Claim == 0 {
+		switch {
+		case c.maybe && c.Claim == 0:
 			c.seal(s, err) // an earlier try may have run, or may run yet
-		} else {
+		case c.maybe:
+			s.sealAside(c)
+			c.end(err)
+		default:
 			c.end(err)
 		}
 	}
@@ -267,6 +277,7 @@ func (c *Call) ran(s *Sessions, req *Request, first bool) {
 	if c.Claim > 0 {
 		if !first { // the client repeated it by itself: what it leased was never seen
 			s.claimEnded(c.asked, false)
+			c.maybe = true // so a caller that leaves now leaves something to give back
 			c.sess.number++
 			return
 		}
@@ -297,7 +308,10 @@ func (c *Call) sealed(req *Request) {
 		c.end(ErrNeverRan)
 		return
 	}
-	what, _ := req.Reply[1].(string)
+	what := ""
+	if len(req.Reply) > 1 {
+		what, _ = req.Reply[1].(string)
+	}
 	switch {
 	case what == "n" && c.failure != nil:
 		c.end(c.failure)

@@ -1,7 +1,6 @@
 package script
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -96,6 +95,10 @@ func classify(err error) (outcome, error) {
 		}
 		return refused, &ServerError{Code: code, Err: err}
 	}
+	var odd *ReplyError
+	if errors.As(err, &odd) {
+		return refused, err // asked again it would answer the same
+	}
 	if errors.Is(err, redis.ErrClosed) {
 		return refused, fmt.Errorf("the Redis client is closed: %w", err)
 	}
@@ -111,11 +114,6 @@ func classify(err error) (outcome, error) {
 func NotExecuted(err error) bool {
 	what, _ := classify(err)
 	return what == notExecuted
-}
-
-// isContext reports whether err is the end of a context.
-func isContext(err error) bool {
-	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }
 
 // Typed makes the error of a plain command what a script's would be: an error reply becomes a [*ServerError].

@@ -149,18 +149,24 @@ type backoff struct{ next, cap time.Duration }
 
 func newBackoff(cap time.Duration) *backoff { return &backoff{next: firstWait, cap: cap} }
 
-func (b *backoff) sleep(ctx context.Context) error {
+func (b *backoff) sleep(ctx context.Context, or ...<-chan struct{}) error {
 	step := min(b.next, b.cap)
 	b.next = min(2*step, b.cap)
-	return Sleep(ctx, step/2+rand.N(step/2+1))
+	return Sleep(ctx, step/2+rand.N(step/2+1), or...)
 }
 
-// Sleep waits for d, or until ctx ends, whose error it then returns.
-func Sleep(ctx context.Context, d time.Duration) error {
+// Sleep waits for d, or until ctx ends, whose error it then returns, or until something else has ended, if given.
+func Sleep(ctx context.Context, d time.Duration, or ...<-chan struct{}) error {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
+	var other <-chan struct{}
+	if len(or) > 0 {
+		other = or[0]
+	}
 	select {
 	case <-timer.C:
+		return nil
+	case <-other:
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()

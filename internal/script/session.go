@@ -185,10 +185,12 @@ func (s *Sessions) Trim(ctx context.Context, cursor string, unused time.Duration
 	if err := s.runner.Repeat(ctx, req); err != nil {
 		return cursor, 0, err
 	}
-	next, isText := req.Reply[1].(string)
-	removed, isNumber := req.Reply[2].(int64)
-	if len(req.Reply) != 3 || !isText || !isNumber {
-		return cursor, 0, &ReplyError{Script: "trim", Reply: req.Reply}
+	if len(req.Reply) == 3 {
+		next, isText := req.Reply[1].(string)
+		removed, isNumber := req.Reply[2].(int64)
+		if isText && isNumber {
+			return next, removed, nil
+		}
 	}
-	return next, removed, nil
+	return cursor, 0, &ReplyError{Script: "trim", Reply: req.Reply}
 }

@@ -3,6 +3,7 @@ package wire
 import (
 	"bytes"
 	"encoding/binary"
+	"math"
 	"time"
 )
 
@@ -45,6 +46,34 @@ func Decode(b []byte) (Envelope, error) {
 		e.Payload = payload
 	}
 	return e, nil
+}
+
+// HeadSize is how many bytes of a record hold everything before its payload, whatever is in it.
+const HeadSize = 1 + binary.MaxVarintLen64 + timeSize + 1 + maxKind + 2*MaxHeaders + binary.MaxVarintLen64
+
+// DecodeHead returns what the first HeadSize bytes of a record tell, if it is longer than that: all but the payload, and
+// how long that is. The rest of the record is not looked at.
+func DecodeHead(b []byte) (e Envelope, payloadSize int, err error) {
+	if err := checkVersion(b); err != nil {
+		return Envelope{}, 0, err
+	}
+	c := cursor{b: b, at: 1}
+	block := c.length("headers")
+	micros := c.take(timeSize, "enqueue time")
+	kind := c.kind()
+	headers := c.take(block, "headers")
+	if c.err != nil {
+		return Envelope{}, 0, c.err
+	}
+	size, n := binary.Uvarint(b[c.at:])
+	if n <= 0 || size > math.MaxInt32 || len(kind) == 0 {
+		return Envelope{}, 0, undecodable("no kind, or a bad length of the payload")
+	}
+	e = Envelope{Kind: string(kind), EnqueuedAt: time.UnixMicro(int64(binary.BigEndian.Uint64(micros))).UTC()}
+	if len(headers) > 0 {
+		e.Headers, err = decodeHeaders(headers)
+	}
+	return e, int(size), err
 }
 
 func checkVersion(b []byte) error {

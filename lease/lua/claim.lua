@@ -103,7 +103,7 @@ end
 
 local head, next_due = call('ZRANGE', due, 0, 0, 'WITHSCORES'), -1
 if head[2] then
-  next_due = math.max(0, score(head[2]) - floor_ms)
+  next_due = math.min(math.max(0, score(head[2]) - floor_ms), 1e12)
   if next_due == 0 and take + #released > 0 then
     wake_up(wake)
   end

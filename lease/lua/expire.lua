@@ -6,7 +6,8 @@
 -- three gaps in a row. next_expiry_ms is -1 where nothing is in processing. Safe to run twice.
 local sessions, due, processing, dead, jobs, leases, counts, errors, sweep, policy, stats, wake, holders = unpack(KEYS)
 call('HDEL', sessions, '')
-local now_ms = math.floor(now_us() / 1000)
+local now = now_us()
+local now_ms = math.floor(now / 1000)
 local lease, max_expiries, base, cap = published(policy, 'lease_ms', 'max_expiries', 'expiry_backoff_base_ms', 'expiry_backoff_cap_ms')
 
 local function next_expiry()
@@ -64,7 +65,7 @@ for i, id in ipairs(ids) do
       append(last_errors, id, {f + e + 1, holder_of(holders, token), 'lease expired ' .. times})
     else
       local delay = base > 0 and math.min(base * 2 ^ math.min(e, 40), cap) or 0
-      local at = now_ms + math.ceil(delay)
+      local at = delay > 0 and math.ceil(now / 1000) + math.ceil(delay) or now_ms
       append(to_due, int(at), id)
       if not earliest or at < earliest then
         earliest = at

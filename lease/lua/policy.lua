@@ -2,12 +2,13 @@
 -- KEYS: sessions policy
 -- ARGV: version, then per item: field value
 -- ANSWER: OK version changed
--- An empty version is made of the server's clock. The same values again change nothing.
+-- An empty version is made of the server's clock. The same values again change nothing. The version `absent` is as the
+-- empty one where nothing is published, and does nothing where something is.
 local sessions, policy = unpack(KEYS)
 call('HDEL', sessions, '')
 local stored = tonumber(call('HGET', policy, 'version') or '0')
 local version = tonumber(ARGV[1]) or math.max(now_us(), stored + 1)
-if version <= stored then
+if version <= stored or (ARGV[1] == 'absent' and stored > 0) then
   return {'OK', int(stored), 0}
 end
 local changed = 0

@@ -1,9 +1,10 @@
 -- settle: ends leases, one answer per item; a lease that is no longer the caller's is left alone
 -- KEYS: sessions due processing dead done jobs leases counts errors policy stats wake holders
--- ARGV: session number, then per item: a id token | n id token when reason stack | r id token when mark | b id token reason stack
+-- ARGV: session number stub, then per item: a id token | n id token when reason stack | r id token when mark | b id token reason stack
 -- ANSWER: OK codes | AGAIN codes | STALE | NOSESSION
 -- CODES: o acked; d put to due; x put to dead; c cancelled; 1 2 3 4 lost: in due, processing, dead, done; 0 gone
--- a is ack, n nack, r release, b bury. when is a delay in ms or @ and a time in ms. mark is '' or a counter to raise.
+-- a is ack, n nack, r release, b bury. when is a delay in ms or @ and a time in ms. mark is '' or a counter to
+-- raise. stub stands in for the record of a job that dies without one.
 local sessions, due, processing, dead, done, jobs, leases, counts, errors, policy, stats, wake, holders = unpack(KEYS)
 call('HDEL', sessions, '')
 local answer = session_check(sessions, ARGV[1], ARGV[2])
@@ -15,7 +16,7 @@ local floor_ms, ceil_ms = math.floor(now / 1000), math.ceil(now / 1000)
 local WIDTH = {a = 3, n = 6, r = 5, b = 5}
 
 local starts, ids = {}, {}
-local at = 3
+local at = 4
 while at <= #ARGV do
   starts[#starts + 1], ids[#ids + 1] = at, ARGV[at + 1]
   at = at + WIDTH[ARGV[at]]
@@ -27,12 +28,12 @@ end
 
 local codes, left, strangers, stranger_ids = {}, {}, {}, {}
 local ended, removed, to_due, to_dead = {}, {}, {}, {}
-local tally = {acked = 0, nacked = 0, released = 0, buried = 0, cancelled = 0, newer = 0, died = 0}
+local tally = {acked = 0, nacked = 0, released = 0, buried = 0, cancelled = 0, newer = 0, died = 0, missing = 0}
 local max_retries, earliest
 
 local function when(text)
   if string.sub(text, 1, 1) == '@' then
-    return tonumber(string.sub(text, 2))
+    return score(string.sub(text, 2))
   elseif text == '0' then
     return floor_ms
   end
@@ -53,6 +54,10 @@ local function failed(id, token, reason, stack, bury)
   local dies = bury or f + 1 > (own_limits(own) or max_retries)
   error_add(errors, id, floor_ms, f + e + 1, holder_of(holders, token), reason, dies and stack or '')
   call('HSET', counts, id, counts_write(f + 1, e, r, own))
+  if dies and call('HEXISTS', jobs, id) == 0 then
+    call('HSET', jobs, id, ARGV[3]) -- the record is gone, by somebody's hand: the stub stands in for it
+    tally.missing = tally.missing + 1
+  end
   return dies
 end
 

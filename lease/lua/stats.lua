@@ -9,11 +9,11 @@ local now_ms = math.floor(now_us() / 1000)
 local oldest, next_expiry, swept = -1, -1, -1
 local head = call('ZRANGE', due, 0, 0, 'WITHSCORES')
 if head[2] then
-  oldest = math.min(math.max(0, now_ms - score(head[2])), 1e15)
+  oldest = math.min(math.max(0, now_ms - score(head[2])), 1e12)
 end
 head = call('ZRANGE', processing, 0, 0, 'WITHSCORES')
 if head[2] then
-  next_expiry = math.min(math.max(0, score(head[2]) - now_ms), 1e15)
+  next_expiry = math.min(math.max(0, score(head[2]) - now_ms), 1e12)
 end
 local last = tonumber(call('HGET', sweep, 'swept') or '')
 if last then

@@ -93,7 +93,7 @@ func (w *worker) ended() bool {
 
 // kill ends the worker with SIGKILL, also a frozen one, and waits for its end.
 func (w *worker) kill() error {
-	w.killed = true
+	w.killed, w.frozen = true, false
 	if err := w.cmd.Process.Kill(); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return err
 	}

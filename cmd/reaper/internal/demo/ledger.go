@@ -27,22 +27,23 @@ type evidence struct {
 type ledger struct {
 	Jobs, Acked, Dead, Deliveries, Kills, Expired, Refused int
 
-	Cuts        []cut          // deliveries that a kill or a freeze interrupted
-	P50, Max    time.Duration  // from a stored expiry to the next claim of the job
-	Effects     map[int]int    // how many jobs had their side effect that often
-	Twice       []doubled      // those that had it more than once
-	Letters     []letter       // the dead
-	Lost        []string       // IDs that are acked by nobody, and nowhere
-	Problems    []string       // why the ledger does not balance
-	Graces      int            // how often late sweeps spared the holders, the first sweep included
-	Retries     int            // deliveries after a failure or an expiry
-	Lines       int            // in the workers' file
-	Server      string         // its kind
-	Version     string         // of the server; "" if unknown
-	Frozen      bool           // a worker was frozen
-	Took        time.Duration  // the whole demonstration
-	victims     map[int]string // workers that ended without a word, by process ID
-	interrupted map[int]int    // deliveries that each of those was in the middle of
+	Cuts        []cut           // deliveries that a kill or a freeze interrupted
+	P50, Max    time.Duration   // from a stored expiry to the next claim of the job
+	Effects     map[int]int     // how many jobs had their side effect that often
+	Twice       []doubled       // those that had it more than once
+	Letters     []letter        // the dead
+	Lost        []string        // IDs that are acked by nobody, and nowhere
+	Problems    []string        // why the ledger does not balance
+	Graces      int             // how often late sweeps spared the holders, the first sweep included
+	Retries     int             // deliveries after a failure or an expiry
+	Lines       int             // in the workers' file
+	Server      string          // its kind
+	Version     string          // of the server; "" if unknown
+	Frozen      bool            // a worker was frozen
+	Took        time.Duration   // the whole demonstration
+	victims     map[int]string  // workers that ended without a word, by process ID
+	interrupted map[int]int     // deliveries that each of those was in the middle of
+	unwritten   map[string]bool // IDs that are acked, by the last call of a worker that was killed
 }
 
 // A cut is one delivery that was interrupted, and what followed.
@@ -75,13 +76,10 @@ type letter struct {
 
 // settleBooks reads what is there at the end and computes the ledger.
 func (s *stage) settleBooks(ctx context.Context) (*ledger, error) {
-	e := evidence{broken: s.broken, signals: s.crew.killedPIDs(), froze: s.froze}
+	e := evidence{enqueued: s.enqueued, broken: s.broken, signals: s.crew.killedPIDs(), froze: s.froze}
 	var err error
 	if e.lines, err = readLines(s.file); err != nil {
 		return nil, err
-	}
-	for i := range s.orders {
-		e.enqueued = append(e.enqueued, s.orders[i].ID)
 	}
 	if e.stats, err = s.queue.Stats(ctx); err != nil {
 		return nil, err
@@ -110,7 +108,7 @@ func compute(e *evidence) *ledger {
 	b := &ledger{
 		Jobs: len(e.enqueued), Deliveries: len(a.byFence), Kills: len(a.silent), Lines: len(e.lines), Frozen: e.froze,
 		Expired: a.counter("expired"), Refused: a.counter("refused"), Graces: a.counter("graces"),
-		Dead: len(e.dead), Effects: map[int]int{}, victims: a.silent, interrupted: map[int]int{}, Problems: a.problems,
+		Dead: len(e.dead), Effects: map[int]int{}, victims: a.silent, interrupted: map[int]int{}, unwritten: map[string]bool{}, Problems: a.problems,
 	}
 	for _, d := range a.byFence {
 		if d.start.Attempt > 1 {
@@ -148,6 +146,7 @@ func (b *ledger) account(e *evidence, a *accounts) {
 		case here != reliable.Nowhere:
 		case unwritten > 0 && a.diedAfterEffect(id):
 			unwritten--
+			b.unwritten[id] = true
 			b.Acked++
 		default:
 			b.Lost = append(b.Lost, id)
@@ -165,20 +164,24 @@ func (b *ledger) account(e *evidence, a *accounts) {
 func (b *ledger) cuts(e *evidence, a *accounts) {
 	var times []time.Duration
 	for _, broken := range e.broken {
+		next := a.next(broken.ID, broken.Fence)
+		if b.settledAfterAll(broken, next, a) {
+			continue
+		}
 		c := cut{ID: broken.ID, Worker: broken.Worker, How: broken.how, End: a.fate(broken.ID, e)}
-		if next := a.next(broken.ID, broken.Fence); next != nil {
-			c.Again, c.By = true, next.start.Worker
-			c.Retries = next.start.Failures + next.start.Expiries
-			c.After = recovery(broken.expiry, next.start.Fence)
-			times = append(times, c.After)
-			if c.After < 0 {
-				b.wrong("%s was claimed %v before the lease of %s had run out", c.ID, -c.After, c.Worker)
-			}
-			if c.Retries <= broken.Failures+broken.Expiries {
-				b.wrong("%s was put back without its retry count growing", c.ID)
-			}
-		} else if end := a.byFence[broken.Fence]; end == nil || end.finish == nil || !end.finish.Outcome.accepted() {
+		if next == nil {
 			b.wrong("%s was interrupted, and never started again", c.ID)
+			b.Cuts = append(b.Cuts, c)
+			continue
+		}
+		c.Again, c.By, c.Retries = true, next.start.Worker, next.start.Failures+next.start.Expiries
+		c.After = recovery(broken.expiry, next.start.Fence)
+		times = append(times, c.After)
+		if c.After < 0 {
+			b.wrong("%s was claimed %v before the lease of %s had run out", c.ID, -c.After, c.Worker)
+		}
+		if next.start.Expiries <= broken.Expiries {
+			b.wrong("%s was put back without its retry count growing", c.ID)
 		}
 		b.Cuts = append(b.Cuts, c)
 	}
@@ -186,6 +189,18 @@ func (b *ledger) cuts(e *evidence, a *accounts) {
 	if n := len(times); n > 0 {
 		b.P50, b.Max = times[(n+1)/2-1], times[n-1] // nearest rank
 	}
+}
+
+// settledAfterAll says whether the verdict of an interrupted delivery was on its way when its worker was stopped, and
+// Redis took it after it had been asked: so it was not interrupted.
+func (b *ledger) settledAfterAll(broken *interrupted, next *delivery, a *accounts) bool {
+	if d := a.byFence[broken.Fence]; d != nil && d.finish != nil && d.finish.Outcome.accepted() {
+		return true
+	}
+	if next == nil {
+		return b.unwritten[broken.ID]
+	}
+	return next.start.Expiries == broken.Expiries && next.start.Failures > broken.Failures
 }
 
 func (b *ledger) letters(e *evidence) {

@@ -198,7 +198,7 @@ var unbalanced = map[string]struct {
 		drop: []string{`"down"`, `"pid":3`}, want: "worker C (pid 3) ended without a word, and nobody had killed it",
 	},
 	"an interrupted job never came again": {
-		drop: []string{`"pid":2`, `"id":"a"`}, want: "a was interrupted, and never started again",
+		drop: []string{`"pid":2`, `"id":"b"`}, want: "b was interrupted, and never started again",
 	},
 	"a lease was taken before its expiry": {
 		change: func(e *evidence) { e.broken[0].expiry = e.broken[0].expiry.Add(2 * time.Millisecond) },
@@ -302,4 +302,35 @@ func TestReleasedBeforeItsStartIsNoProblem(t *testing.T) {
 	e := evidenceOf(t, history+`{"event":"finish","worker":"C","pid":3,"id":"c","attempt":1,"fence":1700000000000000,"outcome":"released"}`+"\n")
 	e.stats.Counters["claimed"], e.stats.Counters["released"] = 7, 1
 	assert.Empty(t, compute(e).Problems)
+}
+
+func TestVerdictThatWasOnItsWayAtTheKillIsNoInterruption(t *testing.T) {
+	t.Parallel()
+	// Redis took A's ack of d after it had told that A holds d.
+	acked := history + `{"event":"start","worker":"A","pid":1,"id":"d","attempt":1,"fence":1700000000000005}` + "\n" +
+		`{"event":"effect","worker":"A","pid":1,"id":"d","attempt":1,"fence":1700000000000005}` + "\n"
+	given := func(file string) *evidence {
+		e := evidenceOf(t, file)
+		e.enqueued, e.jobs = append(e.enqueued, "d"), append(e.jobs, reliable.Info{ID: "d"})
+		e.broken = append(e.broken, &interrupted{
+			line: line{ID: "d", Worker: "A", PID: 1, Fence: 1_700_000_000_000_005}, how: "killed", expiry: e.broken[0].expiry,
+		})
+		e.stats.Counters["enqueued"], e.stats.Counters["claimed"], e.stats.Counters["acked"] = 5, 7, 4
+		return e
+	}
+	b := compute(given(acked))
+	assert.Empty(t, b.Problems)
+	assert.Equal(t, 4, b.Acked)
+	assert.Len(t, b.Cuts, 2)
+
+	// The same with a nack, after which B does d, long before the lease would have run out.
+	nacked := without(t, acked, `"id":"d"`, `"effect"`) +
+		`{"event":"start","worker":"B","pid":2,"id":"d","attempt":2,"failures":1,"fence":1700000000500000}` + "\n" +
+		`{"event":"effect","worker":"B","pid":2,"id":"d","attempt":2,"fence":1700000000500000}` + "\n" +
+		`{"event":"finish","worker":"B","pid":2,"id":"d","attempt":2,"fence":1700000000500000,"outcome":"acked"}` + "\n"
+	e := given(nacked)
+	e.stats.Counters["claimed"], e.stats.Counters["nacked"] = 8, 2
+	b = compute(e)
+	assert.Empty(t, b.Problems)
+	assert.Len(t, b.Cuts, 2)
 }

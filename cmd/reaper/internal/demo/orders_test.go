@@ -29,3 +29,21 @@ func TestEverySampleJobHasWorkOfItsOwnLength(t *testing.T) {
 	assert.EqualValues(t, all[0].DelayMs, all[0].item().Delay.Milliseconds())
 	assert.JSONEq(t, string(all[0].Payload), string(all[0].item().Payload))
 }
+
+func TestLongJobsAreLeftForTheFreeze(t *testing.T) {
+	t.Parallel()
+	all, err := readOrders()
+	require.NoError(t, err)
+	s := &stage{orders: all}
+	from, to := s.heldBack()
+	long := func(orders []order) (n int) {
+		for i := range orders {
+			if orders[i].Behaviour == behavesSlowly {
+				n++
+			}
+		}
+		return n
+	}
+	assert.Equal(t, 3, long(all[from:to]))
+	assert.Equal(t, 3, long(all[:from])+long(all[to:]), "and for the kill")
+}

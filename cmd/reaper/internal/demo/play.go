@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -16,13 +16,13 @@ import (
 // perform plays all acts and computes the ledger. Without a ledger the error says why there is none; what goes wrong
 // once there are jobs stands in the ledger.
 func (s *stage) perform(ctx context.Context) (*ledger, error) {
-	for _, act := range []func(context.Context) error{s.startWorkers, s.awaitSweepers, s.enqueue} {
+	for _, act := range []func(context.Context) error{s.startWorkers, s.awaitSweepers, s.enqueueMost} {
 		if err := act(ctx); err != nil {
 			return nil, err
 		}
 	}
 	var err error
-	for _, act := range []func(context.Context) error{s.killOne, s.freezeOne, s.awaitEnd} {
+	for _, act := range []func(context.Context) error{s.killOne, s.enqueueRest, s.freezeOne, s.awaitEnd} {
 		if err = act(ctx); err != nil {
 			break
 		}
@@ -96,156 +96,52 @@ func exceptNil(err error) error {
 	return err
 }
 
-// enqueue is the producer: it sends the jobs in the order of the sample.
-func (s *stage) enqueue(ctx context.Context) error {
+// enqueueMost is the producer before the kill, and enqueueRest after it: so there are long jobs to be interrupted for
+// both the kill and the freeze, however busy the machine is.
+func (s *stage) enqueueMost(ctx context.Context) error {
+	from, to := s.heldBack()
+	if err := s.enqueue(ctx, slices.Concat(s.orders[:from], s.orders[to:])); err != nil {
+		return err
+	}
 	delayed := 0
+	for i := range s.orders {
+		if s.orders[i].DelayMs > 0 {
+			delayed++
+		}
+	}
+	s.story.say("%d jobs of a web shop are enqueued, and more will follow; %d of all are for later.", len(s.enqueued), delayed)
+	return nil
+}
+
+func (s *stage) enqueueRest(ctx context.Context) error {
+	from, to := s.heldBack()
+	err := s.enqueue(ctx, s.orders[from:to])
+	if err == nil {
+		s.story.say("%d more jobs are enqueued.", to-from)
+	}
+	return err
+}
+
+// heldBack is the part of the sample that is enqueued after the kill: about a third, with half of the long jobs.
+func (s *stage) heldBack() (from, to int) { return len(s.orders) / 5, len(s.orders) / 2 }
+
+func (s *stage) enqueue(ctx context.Context, orders []order) error {
 	s.settled = false
-	for from := 0; from < len(s.orders); from += enqueueChunk {
+	for chunk := range slices.Chunk(orders, enqueueChunk) {
 		var items []reliable.Item
-		for i := from; i < min(from+enqueueChunk, len(s.orders)); i++ {
-			items = append(items, s.orders[i].item())
-			if s.orders[i].DelayMs > 0 {
-				delayed++
-			}
+		for i := range chunk {
+			items = append(items, chunk[i].item())
 		}
 		results, err := s.queue.EnqueueMany(ctx, items)
 		for i := range results {
+			s.enqueued = append(s.enqueued, results[i].ID)
 			err = errors.Join(err, results[i].Err)
 		}
 		if err != nil {
 			return fmt.Errorf("enqueue: %w", err)
 		}
 	}
-	s.story.say("%d jobs of a web shop are enqueued, %d of them for later.", len(s.orders), delayed)
 	return nil
-}
-
-// choose waits until a worker is in the middle of a job that goes on for some time, so that it still is when the signal
-// arrives. There are only a few long jobs: soon it takes one that goes on for at least a given time.
-func (s *stage) choose(ctx context.Context, least time.Duration) (*worker, error) {
-	const long, picky = 300 * time.Millisecond, 300 * time.Millisecond
-	began := time.Now()
-	var chosen *worker
-	err := s.until(ctx, "a worker is in the middle of a job", func() (bool, error) {
-		enough := long
-		if time.Since(began) > picky {
-			enough = least
-		}
-		most := time.Duration(0)
-		for _, w := range s.crew.atWork() {
-			for _, l := range s.running[w.pid()] {
-				if o := s.byID[l.ID]; o == nil || o.left(l.Time) < enough {
-					continue
-				} else if left := o.left(l.Time); chosen == nil || left > most {
-					chosen, most = w, left
-				}
-			}
-		}
-		if chosen == nil && s.settled {
-			return false, errors.New("all jobs were done before a worker was seen in the middle of one: the machine is too busy")
-		}
-		return chosen != nil, nil
-	})
-	return chosen, err
-}
-
-// killOne ends a worker with SIGKILL in the middle of jobs, and starts another in its place.
-func (s *stage) killOne(ctx context.Context) error {
-	const inFullSwing = 10
-	err := s.until(ctx, "some jobs are acked", func() (bool, error) { return s.acked >= inFullSwing, nil })
-	if err != nil {
-		return err
-	}
-	w, err := s.choose(ctx, 20*time.Millisecond)
-	if err != nil {
-		return err
-	}
-	before, err := s.inTheMiddle(ctx, w, "killed")
-	if err != nil {
-		return err
-	}
-	if err := w.kill(); err != nil {
-		return err
-	}
-	// What it ended between the look and the signal was not interrupted, and what it began in between was. Its leases
-	// can only have been extended meanwhile, so the later look tells the expiry that counts.
-	after, err := s.inTheMiddle(ctx, w, "killed")
-	if err != nil {
-		return err
-	}
-	s.broken = append(s.broken, after...)
-	s.story.say("%s is in the middle of %d jobs, by its own lines: SIGKILL.", w, len(before))
-	if len(after) == 0 {
-		return fmt.Errorf("the kill missed: worker %s held no running job when it died", w)
-	}
-	s.story.say("  It held the leases of %s, which last up to %v more.", listIDs(after), leaseLength)
-	replacement, err := s.hire()
-	if err != nil {
-		return err
-	}
-	s.story.say("%s is started in its place.", replacement)
-	return nil
-}
-
-// freezeOne stops a worker in the middle of jobs until all its leases were taken away, and lets it go on.
-func (s *stage) freezeOne(ctx context.Context) error {
-	if !canFreeze {
-		s.story.say("This system cannot freeze a process (no SIGSTOP): that step is left out.")
-		return nil
-	}
-	w, caught, err := s.catch(ctx)
-	if err != nil {
-		return err
-	}
-	s.broken = append(s.broken, caught...)
-	s.story.say("%s is in the middle of %d jobs: SIGSTOP.", w, len(caught))
-	err = s.until(ctx, "the frozen worker's leases run out", func() (bool, error) {
-		for _, b := range caught {
-			if !b.ended {
-				return false, nil
-			}
-		}
-		return true, nil
-	})
-	if err != nil {
-		return err
-	}
-	if err := w.thaw(); err != nil {
-		return err
-	}
-	s.froze = true
-	s.story.say("All leases of %s have run out: SIGCONT. It goes on where it stood.", w)
-	return s.until(ctx, "the thawed worker comes late with a verdict", func() (bool, error) {
-		return s.refused[w.pid()] > 0 && s.counters["refused"] > 0, nil
-	})
-}
-
-// catch freezes a worker that is in the middle of jobs. One that was not is let go, and another is chosen.
-func (s *stage) catch(ctx context.Context) (*worker, []*interrupted, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, actBound, errors.New("no worker could be frozen in the middle of a job"))
-	defer cancel()
-	for {
-		w, err := s.choose(ctx, -time.Hour) // any that runs: it can be tried again
-		if err != nil {
-			return nil, nil, err
-		}
-		if err := w.freeze(); err != nil {
-			return nil, nil, err
-		}
-		// What was on its way to Redis has arrived when it is asked a little later.
-		stopped := time.Now()
-		err = s.until(ctx, "the frozen worker stands still", func() (bool, error) { return time.Since(stopped) > sampleEvery, nil })
-		var caught []*interrupted
-		if err == nil {
-			caught, err = s.inTheMiddle(ctx, w, "frozen")
-		}
-		if err != nil || len(caught) > 0 {
-			return w, caught, err
-		}
-		if err := w.thaw(); err != nil {
-			return nil, nil, err
-		}
-	}
 }
 
 func (s *stage) awaitEnd(ctx context.Context) error {
@@ -254,13 +150,4 @@ func (s *stage) awaitEnd(ctx context.Context) error {
 		s.story.say("Nothing is due and nothing runs any more: the workers are asked to end.")
 	}
 	return err
-}
-
-// listIDs names the jobs of interrupted deliveries.
-func listIDs(list []*interrupted) string {
-	ids := make([]string, len(list))
-	for i, b := range list {
-		ids[i] = b.ID
-	}
-	return strings.Join(ids, ", ")
 }

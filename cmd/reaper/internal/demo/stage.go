@@ -25,6 +25,7 @@ type stage struct {
 	queue     *reliable.Queue
 	crew      *crew
 
+	enqueued []string               // IDs
 	running  map[int]map[int64]line // by process ID and fence: deliveries that began and did not end, by the lines so far
 	up       map[int]bool           // process IDs of workers that wrote that they are up
 	refused  map[int]int            // by process ID: verdicts that came late

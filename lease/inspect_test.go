@@ -1,0 +1,104 @@
+package lease
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leaseq/leaseq/internal/keys"
+	"github.com/leaseq/leaseq/internal/redistest"
+)
+
+func TestInspectTellsEverythingOfAJob(t *testing.T) {
+	onBoth(t, func(t *testing.T, b *bench) {
+		l := b.spread(t)
+		got, err := b.Inspect(t.Context(), []string{"due", "processing", "dead", "done", "nowhere"})
+		require.NoError(t, err)
+		places := []Place{Due, Processing, Dead, Done, Nowhere}
+		for i, info := range got {
+			assert.Equal(t, places[i], info.Place)
+			assert.Equal(t, info.Place == Nowhere, info.At.IsZero())
+			if i < 3 {
+				assert.Equal(t, string(record(info.ID)), string(info.Record))
+			} else {
+				assert.Empty(t, info.Record)
+			}
+		}
+		assert.InDelta(t, time.Hour, got[0].In, float64(10*time.Second))
+		assert.InDelta(t, DefaultLease, got[1].In, float64(10*time.Second))
+		assert.Equal(t, []any{l.Fence, "test/1", false}, []any{got[1].Fence, got[1].Holder, got[1].Cancelling})
+		assert.Equal(t, 1, got[2].Failures)
+		assert.Negative(t, got[3].In)
+		assert.Equal(t, "nowhere", Nowhere.String())
+		assert.Equal(t, "due", Due.String())
+	})
+}
+
+func TestStatsAreOnePictureOfAPartition(t *testing.T) {
+	onBoth(t, func(t *testing.T, b *bench) {
+		empty, err := b.Stats(t.Context())
+		require.NoError(t, err)
+		assert.Equal(t, Stats{
+			OldestDue: -time.Millisecond, NextExpiry: -time.Millisecond, SinceSweep: -time.Millisecond, Counters: map[string]int64{},
+		}, empty)
+
+		b.spread(t)
+		b.putItems(t, Item{ID: "old", Record: []byte("r"), At: b.now(t).Add(-time.Minute)})
+		_, err = b.Expire(t.Context(), 1, true)
+		require.NoError(t, err)
+		got, err := b.Stats(t.Context())
+		require.NoError(t, err)
+		assert.Equal(t, []int64{2, 1, 1, 0, 1, 1, 4}, []int64{got.Due, got.Claimable, got.Processing, got.Expired, got.Dead, got.Done, got.Records})
+		assert.EqualValues(t, 2, got.Sessions)
+		assert.InDelta(t, time.Minute, got.OldestDue, float64(10*time.Second))
+		assert.InDelta(t, DefaultLease, got.NextExpiry, float64(10*time.Second))
+		assert.InDelta(t, 0, got.SinceSweep, float64(10*time.Second))
+		assert.Equal(t, map[string]int64{"enqueued": 4, "claimed": 2, "buried": 1, "died": 1}, got.Counters)
+		b.runOut(t, Lease{ID: "processing"})
+		got, err = b.Stats(t.Context())
+		require.NoError(t, err)
+		assert.EqualValues(t, 1, got.Expired)
+		assert.Zero(t, got.NextExpiry)
+	})
+}
+
+func TestReadingWritesNothing(t *testing.T) {
+	onBoth(t, func(t *testing.T, b *bench) {
+		b.spread(t)
+		before := redistest.Dump(t, b.rdb, keys.DefaultPrefix, b.queue)
+		_, err := b.Stats(t.Context())
+		require.NoError(t, err)
+		_, err = b.Inspect(t.Context(), []string{"due", "processing", "nowhere"})
+		require.NoError(t, err)
+		for _, place := range []Place{Due, Processing, Dead, Done} {
+			got, err := b.List(t.Context(), place, 0, 10)
+			require.NoError(t, err)
+			assert.Equal(t, []string{string(place)}, got)
+		}
+		assert.Equal(t, before, redistest.Dump(t, b.rdb, keys.DefaultPrefix, b.queue))
+	})
+}
+
+func TestListGoesByRank(t *testing.T) {
+	onBoth(t, func(t *testing.T, b *bench) {
+		b.put(t, names("j", 25)...)
+		for _, page := range []struct {
+			from int64
+			n    int
+			want []string
+		}{
+			{0, 10, names("j", 10)}, {20, 10, names("j", 25)[20:]}, {24, 1, []string{"j0024"}}, {25, 5, nil}, {0, 1000, names("j", 25)},
+		} {
+			got, err := b.List(t.Context(), Due, page.from, page.n)
+			require.NoError(t, err)
+			assert.Len(t, got, len(page.want))
+			assert.Subset(t, got, page.want)
+		}
+		_, err := b.List(t.Context(), Due, -1, 1)
+		assert.Error(t, err)
+		_, err = b.List(t.Context(), Nowhere, 0, 1)
+		assert.Error(t, err)
+	})
+}

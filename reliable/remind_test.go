@@ -1,0 +1,45 @@
+package reliable
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/leaseq/leaseq/internal/keys"
+	"github.com/leaseq/leaseq/internal/redistest"
+	"github.com/leaseq/leaseq/lease"
+)
+
+func TestARunningConsumerRestoresTheNameAndThePolicyOfItsQueue(t *testing.T) {
+	t.Parallel()
+	name, rdb := redistest.Queue(t), redistest.Client(t)
+	q, err := New(rdb, name, &QueueOptions{Lease: 7 * time.Second})
+	require.NoError(t, err)
+	c, err := NewConsumer(q, NewMux(), nil)
+	require.NoError(t, err)
+	store, err := lease.NewStore(rdb, name, nil)
+	require.NoError(t, err)
+	r, err := newRun(c, store)
+	require.NoError(t, err)
+	part, err := keys.New(keys.DefaultPrefix, name, 0)
+	require.NoError(t, err)
+	leaseMS := func() string {
+		ms, err := rdb.HGet(t.Context(), part.Key("policy"), "lease_ms").Result()
+		require.NoError(t, err)
+		return ms
+	}
+
+	require.NoError(t, r.remindOnce(t.Context()), "after a FLUSHALL, say")
+	require.Equal(t, "7000", leaseMS())
+	known, err := rdb.SIsMember(t.Context(), keys.Registry(keys.DefaultPrefix), name).Result()
+	require.NoError(t, err)
+	require.True(t, known)
+
+	_, err = store.Publish(t.Context(), &lease.Policy{Lease: 9 * time.Second})
+	require.NoError(t, err)
+	require.NoError(t, r.remindOnce(t.Context()))
+	require.Equal(t, "9000", leaseMS(), "a newer policy stays")
+	require.NoError(t, store.Close(t.Context()))
+	require.NoError(t, q.Close(t.Context()))
+}
