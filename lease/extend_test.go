@@ -80,6 +80,18 @@ func TestARefusedExtendTellsWhereTheJobIsAndChangesNothing(t *testing.T) {
 	})
 }
 
+func TestExtendNeverMakesAMember(t *testing.T) {
+	onBoth(t, func(t *testing.T, b *bench) {
+		b.put(t, "a")
+		l := b.take(t, 1)[0]
+		require.NoError(t, b.rdb.ZRem(t.Context(), b.key("processing"), "a").Err()) // by somebody's hand
+		_, err := b.Extend(t.Context(), 0, []Held{held(l)})
+		require.NoError(t, err)
+		assert.Zero(t, b.rdb.ZCard(t.Context(), b.key("processing")).Val())
+		require.NoError(t, b.rdb.ZAdd(t.Context(), b.key("processing"), redis.Z{Score: 1, Member: "a"}).Err())
+	})
+}
+
 func TestExtendOfACancelledJobMovesNothing(t *testing.T) {
 	onBoth(t, func(t *testing.T, b *bench) {
 		ctx := t.Context()
