@@ -46,12 +46,6 @@ func (s *startLog) note(l *lane, job *reliable.Job) {
 	}
 }
 
-func (s *startLog) count() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.starts)
-}
-
 func (s *startLog) eachOnce(t testing.TB, n int) {
 	t.Helper()
 	s.mu.Lock()

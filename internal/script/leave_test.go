@@ -14,9 +14,6 @@ import (
 	"github.com/leaseq/leaseq/internal/redistest"
 )
 
-// impatient is a client whose tries end soon.
-func impatient(o *redis.Options) { o.ReadTimeout, o.MaxRetries = 100*time.Millisecond, 3 }
-
 // endless is a client whose tries never end by themselves.
 func endless(o *redis.Options) { o.ReadTimeout = -1 }
 
