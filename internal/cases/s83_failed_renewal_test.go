@@ -52,7 +52,7 @@ func (s *tenHeld) at(inCase time.Duration) time.Duration {
 func newTenHeld(t *testing.T, failing bool) *tenHeld {
 	t.Helper()
 	s := &tenHeld{
-		o: &reliable.QueueOptions{Lease: shape(time.Second, 20*time.Second)}, failing: failing,
+		o: &reliable.QueueOptions{Lease: shape(2*time.Second, 20*time.Second)}, failing: failing,
 		back: make(chan struct{}), done: map[string]int{},
 	}
 	s.lane = newLane(t, s.o)
