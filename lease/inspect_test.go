@@ -1,6 +1,7 @@
 package lease
 
 import (
+	"bytes"
 	"testing"
 	"time"
 
@@ -101,4 +102,33 @@ func TestListGoesByRank(t *testing.T) {
 		_, err = b.List(t.Context(), Nowhere, 0, 1)
 		assert.Error(t, err)
 	})
+}
+
+func TestInspectTellsOfManyLargeRecordsInSeveralSteps(t *testing.T) {
+	t.Parallel()
+	b := onRedis(t)
+	large := bytes.Repeat([]byte("r"), MaxBytes/3)
+	ids := names("j", 8)
+	for _, id := range ids {
+		b.putItems(t, Item{ID: id, Record: append([]byte(id), large...)})
+	}
+	b.putItems(t, Item{ID: "larger", Record: bytes.Repeat([]byte("r"), MaxBytes+1)})
+	got, err := b.Inspect(t.Context(), append(ids, "larger", "nowhere"))
+	require.NoError(t, err)
+	require.Len(t, got, 10)
+	for i, id := range ids {
+		assert.Equal(t, id, got[i].ID)
+		assert.Len(t, got[i].Record, len(large)+len(id))
+		assert.True(t, bytes.HasPrefix(got[i].Record, []byte(id)))
+	}
+	assert.Len(t, got[8].Record, MaxBytes+1)
+	assert.Equal(t, Nowhere, got[9].Place)
+
+	heads, err := b.InspectHeads(t.Context(), ids, 5)
+	require.NoError(t, err)
+	for i, id := range ids {
+		assert.Equal(t, id, string(heads[i].Record))
+	}
+	_, err = b.InspectHeads(t.Context(), ids, 0)
+	assert.Error(t, err)
 }

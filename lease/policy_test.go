@@ -117,3 +117,18 @@ func TestEveryScriptFollowsThePolicyThatHoldsWhenItRuns(t *testing.T) {
 		assert.Equal(t, 60000, stored)
 	})
 }
+
+func TestRestorePublishesOnlyWhereNothingIsPublished(t *testing.T) {
+	onBoth(t, func(t *testing.T, b *bench) {
+		changed, err := b.Restore(t.Context(), &Policy{Lease: time.Minute})
+		require.NoError(t, err)
+		assert.True(t, changed)
+		before := b.dump(t)
+		changed, err = b.Restore(t.Context(), &Policy{Lease: time.Hour})
+		require.NoError(t, err)
+		assert.False(t, changed)
+		assert.Equal(t, before, b.dump(t))
+		b.publish(t, Policy{Lease: time.Second})
+		assert.Equal(t, "1000", b.rdb.HGet(t.Context(), b.key("policy"), "lease_ms").Val(), "a new policy wins over a restored one")
+	})
+}

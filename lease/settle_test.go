@@ -146,6 +146,21 @@ func TestBuryGoesToDeadWithReasonAndStack(t *testing.T) {
 	})
 }
 
+func TestAJobThatDiesWithoutItsRecordGetsAStubAndIsCounted(t *testing.T) {
+	onBoth(t, func(t *testing.T, b *bench) {
+		b.publish(t, Policy{MaxRetries: ptr(0)})
+		b.put(t, "a", "b", "c")
+		l := b.take(t, 3)
+		require.NoError(t, b.rdb.HDel(t.Context(), b.key("jobs"), "a", "b", "c").Err()) // by somebody's hand
+		got := b.settle(t, verdict(Nack, l[0]), verdict(Bury, l[1]), verdict(Ack, l[2]))
+		assert.Equal(t, []Settled{{Place: Dead}, {Place: Dead}, {}}, got)
+		for _, id := range []string{"a", "b"} {
+			assert.Equal(t, "stub", string(b.look(t, id).Record))
+		}
+		assert.Equal(t, 2, b.count(t, "missing"))
+	})
+}
+
 func TestTheLastFiveFailuresAreKeptAndTheStackOnlyOfADeadJob(t *testing.T) {
 	onBoth(t, func(t *testing.T, b *bench) {
 		b.publish(t, Policy{MaxRetries: ptr(6)})

@@ -106,8 +106,11 @@ func ValidateHolder(holder string) error {
 	return nil
 }
 
-// Close waits for calls that are still to have their outcome, until ctx ends, and closes the sessions in Redis. Jobs
-// that are held stay leased until their leases run out. Afterwards every method returns ErrClosed.
+// Close waits for calls that are still to have their outcome, until ctx ends, and closes the sessions in Redis. A try
+// that is on the wire when ctx ends is waited for as long as the client itself waits for it (its ReadTimeout). Jobs that
+// are held stay leased until their leases run out. Afterwards what changes jobs returns ErrClosed: Enqueue, Claim,
+// Settle, Exchange, Cancel, Redrive, Purge. What is safe to run twice (Extend, Expire, Publish, Wake) and what only reads
+// still works.
 func (s *Store) Close(ctx context.Context) error { return s.sessions.Close(ctx) }
 
 // Queue returns the queue's name.

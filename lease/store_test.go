@@ -68,6 +68,9 @@ func TestAfterCloseNothingIsWrittenThatBelongsToASession(t *testing.T) {
 		_, err = s.PurgeNext(t.Context(), Due, &Cursor{}, 1)
 		assert.ErrorIs(t, err, ErrClosed)
 		assert.Equal(t, before, b.dump(t), "and what was held stays leased")
+		extended, err := s.Extend(t.Context(), 0, []Held{held(l)})
+		require.NoError(t, err, "what is safe to run twice needs no session")
+		assert.NoError(t, extended.Results[0])
 	})
 }
 

@@ -9,7 +9,7 @@ import (
 )
 
 // A Call is one numbered call: what to run, and what came of it. Its fields are read after Do returned nil for it, or,
-// where Do returned because its context ended, after Wait.
+// where Do returned because its context ended, after its Resolve.
 type Call struct {
 	Op     string // for errors, as "enqueue"
 	Script *Script
@@ -59,7 +59,8 @@ type flight struct {
 
 // Do runs the calls in one round trip, each in a session of its own, and repeats those that have no answer until all
 // have one. When ctx ends first it returns an [*UnknownError]; the calls are then sealed in the background, after which
-// each has its true outcome (Wait). A nil error says that all calls have ended: each has an answer or its own Err.
+// each has its true outcome (Resolve waits for that). A nil error says that all calls have ended: each has an answer or
+// its own Err.
 func (s *Sessions) Do(ctx context.Context, calls ...*Call) error {
 	if err := s.begin(); err != nil {
 		return err

@@ -50,7 +50,8 @@ func NewSessions(runner *Runner, holder string) *Sessions {
 
 // Close waits until every call under way has its outcome, then closes the sessions in Redis. When ctx ends first, what
 // still waits answers ErrNeverKnown, leases of claims that nobody saw run out by themselves, sessions are trimmed by a
-// sweeper after an hour, and ctx's error is returned.
+// sweeper after an hour, and ctx's error is returned; not before a try that is on the wire has ended, for which the
+// client's own timeouts are the bound.
 func (s *Sessions) Close(ctx context.Context) error {
 	s.mu.Lock()
 	s.closed = true
