@@ -72,13 +72,13 @@ func (s *Sessions) Do(ctx context.Context, calls ...*Call) error {
 	}()
 	select {
 	case <-f.done:
-		return nil
+		return neverRan(ctx, calls)
 	case <-ctx.Done():
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.over {
-		return nil
+		return neverRan(ctx, calls)
 	}
 	f.left = true
 	return NewUnknownError(calls[0].Op, ctx.Err(), func(ctx context.Context) error {
@@ -89,6 +89,16 @@ func (s *Sessions) Do(ctx context.Context, calls ...*Call) error {
 			return ctx.Err()
 		}
 	})
+}
+
+// neverRan is the error of a call whose context ended and whose truth was known before its caller looked: the same as
+// if it had looked sooner.
+func neverRan(ctx context.Context, calls []*Call) error {
+	if ctx.Err() == nil || len(calls) == 0 || !errors.Is(calls[0].Err, ErrNeverRan) {
+		return nil
+	}
+	truth := calls[0].Err
+	return NewUnknownError(calls[0].Op, ctx.Err(), func(context.Context) error { return truth })
 }
 
 func (s *Sessions) fly(ctx context.Context, f *flight, calls []*Call) {

@@ -77,7 +77,7 @@ func TestCloseWaitsForCallsUnderWayAndSealed(t *testing.T) {
 	go func() { gone <- d.Do(ctx, left) }()
 	require.Eventually(t, func() bool { return proxy.Held() == 1 }, patience, pollEvery)
 	cancel()
-	err := <-gone
+	err := next(t, gone)
 	done := make(chan error, 1)
 	go func() { done <- d.Do(context.Background(), stays) }()
 	require.Eventually(t, func() bool { return proxy.Held() == 2 }, patience, pollEvery)
@@ -88,10 +88,10 @@ func TestCloseWaitsForCallsUnderWayAndSealed(t *testing.T) {
 	proxy.Decide(nil)
 	require.Empty(t, closed)
 	proxy.ReleaseHeld()
-	require.NoError(t, <-done)
+	require.NoError(t, next(t, done))
 	require.NoError(t, stays.Err)
 	require.NoError(t, resolved(t, err))
-	require.NoError(t, <-closed)
+	require.NoError(t, next(t, closed))
 	assert.Zero(t, d.direct.Exists(t.Context(), d.key("sessions"), d.key("holders")).Val())
 }
 
@@ -117,7 +117,7 @@ func TestCloseThatMayNotWaitSaysThatTheRestIsNeverKnown(t *testing.T) {
 	require.ErrorIs(t, d.Close(short), context.DeadlineExceeded)
 	assert.ErrorIs(t, resolved(t, left), ErrNeverKnown)
 	assert.Error(t, resolved(t, claim), "never ran, if it had not been sent yet")
-	require.NoError(t, <-done)
+	require.NoError(t, next(t, done))
 	var unknown *UnknownError
 	require.ErrorAs(t, stays.Err, &unknown, "its caller is still there, and must not take it for a refusal")
 	assert.ErrorIs(t, stays.Err, ErrNeverKnown)

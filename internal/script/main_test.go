@@ -156,3 +156,15 @@ func resolved(t *testing.T, err error) error {
 	require.NoError(t, ctx.Err(), "it must become known")
 	return truth
 }
+
+// next receives what has to come.
+func next(t *testing.T, from <-chan error) error {
+	t.Helper()
+	select {
+	case err := <-from:
+		return err
+	case <-time.After(patience):
+		require.FailNow(t, "nothing comes")
+		return nil
+	}
+}
