@@ -235,22 +235,3 @@ func TestOnePassIsBounded(t *testing.T) {
 		assert.True(t, errors.Is(err, context.DeadlineExceeded), "a grace of 15 s is waited for, but not against the caller's will: %v", err)
 	})
 }
-
-func TestASweepersPauseIsUntilTheFirstThingThatCanHappen(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct {
-		got  Expired
-		want time.Duration
-	}{
-		"nothing is held":         {Expired{Lease: 2 * time.Second, NextExpiry: -1}, time.Second / 2},
-		"the next expiry is near": {Expired{Lease: 2 * time.Second, NextExpiry: time.Millisecond * 7}, time.Millisecond * 7},
-		"the next expiry is far":  {Expired{Lease: 2 * time.Second, NextExpiry: time.Second}, time.Second / 2},
-		"a long lease":            {Expired{Lease: time.Hour, NextExpiry: time.Hour}, maxPause},
-		"more have run out":       {Expired{Lease: time.Hour, More: true}, 0},
-		"a grace":                 {Expired{Lease: 2 * time.Second, Grace: 2 * time.Second, More: true}, time.Second / 2},
-		"a grace that ends soon":  {Expired{Lease: 2 * time.Second, Grace: time.Millisecond}, time.Millisecond},
-		"a very short lease":      {Expired{Lease: time.Millisecond, NextExpiry: -1}, time.Millisecond},
-	} {
-		assert.Equal(t, c.want, pause(&c.got), name)
-	}
-}
