@@ -60,7 +60,8 @@ type flight struct {
 // Do runs the calls in one round trip, each in a session of its own, and repeats those that have no answer until all
 // have one. When ctx ends first it returns an [*UnknownError]; the calls are then sealed in the background, after which
 // each has its true outcome (Resolve waits for that). A nil error says that all calls have ended: each has an answer or
-// its own Err.
+// its own Err, which is an [*UnknownError] too where it can never be known whether the call ran, or where it never did
+// because ctx had ended.
 func (s *Sessions) Do(ctx context.Context, calls ...*Call) error {
 	if err := s.begin(); err != nil {
 		return err
@@ -72,13 +73,13 @@ func (s *Sessions) Do(ctx context.Context, calls ...*Call) error {
 	}()
 	select {
 	case <-f.done:
-		return neverRan(ctx, calls)
+		return nil
 	case <-ctx.Done():
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.over {
-		return neverRan(ctx, calls)
+		return nil
 	}
 	f.left = true
 	return NewUnknownError(calls[0].Op, ctx.Err(), func(ctx context.Context) error {
@@ -89,16 +90,6 @@ func (s *Sessions) Do(ctx context.Context, calls ...*Call) error {
 			return ctx.Err()
 		}
 	})
-}
-
-// neverRan is the error of a call whose context ended and whose truth was known before its caller looked: the same as
-// if it had looked sooner.
-func neverRan(ctx context.Context, calls []*Call) error {
-	if ctx.Err() == nil || len(calls) == 0 || !errors.Is(calls[0].Err, ErrNeverRan) {
-		return nil
-	}
-	truth := calls[0].Err
-	return NewUnknownError(calls[0].Op, ctx.Err(), func(context.Context) error { return truth })
 }
 
 func (s *Sessions) fly(ctx context.Context, f *flight, calls []*Call) {
@@ -118,7 +109,7 @@ func (s *Sessions) fly(ctx context.Context, f *flight, calls []*Call) {
 			s.abandon(calls)
 		}
 		pending, progress := s.round(detached, calls)
-		if pending == 0 && s.handOver(f, calls) {
+		if pending == 0 && s.handOver(ctx, f, calls) {
 			return
 		}
 		if progress {
@@ -161,7 +152,7 @@ func (s *Sessions) round(ctx context.Context, calls []*Call) (pending int, progr
 
 // handOver gives the results to the caller, unless it left: then a claim that was answered is sealed, since nobody saw
 // its jobs. Deciding and handing over are one step, under one lock.
-func (s *Sessions) handOver(f *flight, calls []*Call) bool {
+func (s *Sessions) handOver(ctx context.Context, f *flight, calls []*Call) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.left {
@@ -178,9 +169,8 @@ func (s *Sessions) handOver(f *flight, calls []*Call) bool {
 	}
 	f.over = true
 	for _, c := range calls {
-		if !f.left && errors.Is(c.Err, ErrNeverKnown) {
-			truth := c.Err
-			c.Err = NewUnknownError(c.Op, truth, func(context.Context) error { return truth })
+		if !f.left {
+			c.told(ctx)
 		}
 		c.release(s)
 	}

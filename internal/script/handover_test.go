@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -58,6 +59,10 @@ func TestHandingOverAndSealingExcludeEachOther(t *testing.T) {
 
 // tally notes what became of a call. A call that was told of has its answer or never ran.
 func tally(t *testing.T, c *Call, truth error, kept, ran *atomic.Int64) {
+	var unknown *UnknownError
+	if errors.As(truth, &unknown) {
+		truth = resolved(t, truth)
+	}
 	switch {
 	case errors.Is(truth, ErrNeverRan):
 	case assert.NoError(t, truth) && c.Claim > 0:
@@ -86,4 +91,48 @@ func TestManyMayResolveOneCall(t *testing.T) {
 		all.Wait()
 		return
 	}
+}
+
+// afterPipeline runs a function when a pipeline's answers have come, before anybody looks at them.
+type afterPipeline struct{ do func() }
+
+func (*afterPipeline) DialHook(next redis.DialHook) redis.DialHook          { return next }
+func (*afterPipeline) ProcessHook(next redis.ProcessHook) redis.ProcessHook { return next }
+func (h *afterPipeline) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		err := next(ctx, cmds)
+		h.do()
+		return err
+	}
+}
+
+// The claim of a round trip is answered, the other call did not run and has its context end: what the claim was given
+// is either handed over or given back, never neither.
+func TestAClaimIsNotLostWithACallBesideItThatNeverRan(t *testing.T) {
+	t.Parallel()
+	d := plainDesk(t)
+	var hook afterPipeline
+	hook.do = func() {}
+	d.rdb.AddHook(&hook)
+	kept := 0
+	for range 200 {
+		first := count("x")
+		require.NoError(t, d.Do(t.Context(), first))
+		require.NoError(t, d.direct.HDel(t.Context(), d.key("sessions"), first.Session).Err()) // the next call gets NOSESSION
+		require.NoError(t, d.direct.HDel(t.Context(), d.key("holders"), first.Session).Err())
+		ctx, cancel := context.WithCancel(t.Context())
+		hook.do = cancel
+		plain, claim := count("x"), grab(5)
+		err := d.Do(ctx, plain, claim)
+		cancel()
+		if err != nil {
+			_ = resolved(t, err)
+			continue
+		}
+		if _, n := grabbed(claim.Reply); claim.Err == nil {
+			kept += n
+		}
+	}
+	require.Eventually(t, func() bool { return d.Waiting() == 0 }, patience, pollEvery)
+	assert.Equal(t, kept, d.stat(t, "grabbed")-d.stat(t, "taken_back"))
 }

@@ -39,3 +39,17 @@ func (e *UnknownError) Unwrap() error { return e.Cause }
 // never will, [ErrNeverKnown] that nobody can tell any more; any other error is the answer that the call got. When ctx
 // ends first its error is returned, and Resolve may be called again.
 func (e *UnknownError) Resolve(ctx context.Context) error { return e.resolve(ctx) }
+
+// told makes an UnknownError of what can never be known, and of what never ran since its context ended: the same as if
+// the caller had left before that was clear. The other calls of the round trip keep their answers.
+func (c *Call) told(ctx context.Context) {
+	truth, cause := c.Err, c.Err
+	switch {
+	case errors.Is(truth, ErrNeverKnown):
+	case errors.Is(truth, ErrNeverRan) && ctx.Err() != nil:
+		cause = ctx.Err()
+	default:
+		return
+	}
+	c.Err = NewUnknownError(c.Op, cause, func(context.Context) error { return truth })
+}
