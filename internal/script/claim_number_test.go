@@ -148,7 +148,7 @@ func TestCallerThatLeavesAClaimGivesBackWhatItLeased(t *testing.T) {
 				return netfault.Pass
 			})
 			c := grab(9)
-			require.ErrorIs(t, resolved(t, d.Do(ctx, c)), ErrNeverRan)
+			require.ErrorIs(t, truthOf(t, d.Do(ctx, c), c), ErrNeverRan)
 			assert.Nil(t, c.Reply, "nothing is handed over")
 			assert.Equal(t, d.stat(t, "grabbed"), d.stat(t, "taken_back"))
 			assert.Equal(t, action != netfault.DropRequest, d.stat(t, "grabbed") == 9)

@@ -52,7 +52,7 @@ func TestCallWhoseReplyWasLostResolvesToItsAnswer(t *testing.T) {
 		return netfault.DropReply
 	})
 	c := count("x")
-	require.NoError(t, resolved(t, d.Do(ctx, c)))
+	require.NoError(t, truthOf(t, d.Do(ctx, c), c))
 	assert.Equal(t, "1", c.Rest, "the seal tells what the call answered")
 	assert.Nil(t, c.Reply)
 	require.Len(t, rec.requests(), 1, "it is sealed, not repeated")
@@ -103,7 +103,7 @@ func TestReplyOfTheSealLostTooIsAskedForAgain(t *testing.T) {
 		return netfault.Pass
 	})
 	c := count("x")
-	require.NoError(t, resolved(t, d.Do(ctx, c)))
+	require.NoError(t, truthOf(t, d.Do(ctx, c), c))
 	assert.Equal(t, "1", c.Rest)
 	assert.Equal(t, 4, seals)
 }
@@ -144,7 +144,8 @@ func TestRequestThatArrivesAfterItsSealNeverRuns(t *testing.T) {
 		cancel()
 		return netfault.Hold
 	})
-	require.ErrorIs(t, resolved(t, d.Do(ctx, count("x"))), ErrNeverRan)
+	c := count("x")
+	require.ErrorIs(t, truthOf(t, d.Do(ctx, c), c), ErrNeverRan)
 	before := scriptsRun(t, direct)
 	require.Equal(t, 1, proxy.ReleaseHeld())
 	require.Eventually(t, func() bool { return scriptsRun(t, direct) > before }, patience, pollEvery, "it arrives")
@@ -179,7 +180,7 @@ func TestEndOfTheContextWhileWaitingForTheNextTrySealsAtOnce(t *testing.T) {
 		return netfault.DropReply
 	})
 	c := count("x")
-	require.NoError(t, resolved(t, d.Do(ctx, c)))
+	require.NoError(t, truthOf(t, d.Do(ctx, c), c))
 	assert.Equal(t, "1", c.Rest)
 	assert.Equal(t, 1, d.stat(t, "x"))
 	assert.Len(t, rec.requests(), 5)

@@ -168,3 +168,15 @@ func next(t *testing.T, from <-chan error) error {
 		return nil
 	}
 }
+
+// truthOf is what came of a call whose context ended, however soon that was known.
+func truthOf(t *testing.T, err error, c *Call) error {
+	t.Helper()
+	if err == nil && c.Err == nil {
+		return nil
+	}
+	if err == nil {
+		err = c.Err
+	}
+	return resolved(t, err)
+}
