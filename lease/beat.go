@@ -5,6 +5,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/leaseq/leaseq/internal/callback"
 )
 
 // maxOutstanding is how many extend calls for the same leases may wait for an answer at a time: a call into a dead
@@ -18,6 +20,8 @@ func (k *Keeper) Run(ctx context.Context) error {
 	k.mu.Lock()
 	k.ended = false
 	k.mu.Unlock()
+	k.pulse.Begin()
+	k.pulse.Worked() // nothing is held yet
 	var loops sync.WaitGroup
 	loops.Go(func() { every(ctx, k.look, k.watch) })
 	if !k.opts.NoExtend {
@@ -106,7 +110,9 @@ func (k *Keeper) beat(ctx context.Context) time.Duration {
 	k.beatAt = time.Time{} // an answered batch says when the next beat is due, and so does what is held from now on
 	length := k.length
 	for _, chunk := range k.chunks() {
-		k.calls.Go(func() { k.renewed(chunk, k.renew(ctx, chunk, length)) })
+		k.calls.Go(func() {
+			callback.Run("a Logger", func() { k.renewed(chunk, k.renew(ctx, chunk, length)) })
+		})
 	}
 	return idle
 }
@@ -168,13 +174,13 @@ type extendAnswer struct {
 	err   error
 }
 
-// try extends a batch once.
-func (k *Keeper) try(ctx context.Context, holds []*Hold) extendAnswer {
+// try extends a batch once, by one of the two ways.
+func (k *Keeper) try(ctx context.Context, holds []*Hold, extend func(context.Context, time.Duration, []Held) (Extended, error)) extendAnswer {
 	held := make([]Held, len(holds))
 	for i, h := range holds {
 		held[i] = h.held
 	}
-	got, err := k.extend(ctx, k.opts.Length, held)
+	got, err := extend(ctx, k.opts.Length, held)
 	return extendAnswer{Extended: got, holds: holds, err: err}
 }
 
@@ -182,7 +188,7 @@ func (k *Keeper) try(ctx context.Context, holds []*Hold) extendAnswer {
 // still is. A try that waits long for its answer gets company: extend is safe to run twice.
 func (k *Keeper) renew(ctx context.Context, chunk []*Hold, length time.Duration) Extended {
 	answers := make(chan extendAnswer, maxOutstanding)
-	outstanding := 0
+	outstanding, tries := 0, 0
 	gap, patience := retryGap(length), max(length/6, 50*time.Millisecond)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -196,7 +202,10 @@ func (k *Keeper) renew(ctx context.Context, chunk []*Hold, length time.Duration)
 				k.digest(got)
 				return got.Extended
 			}
-			k.opts.Logger.Warn("extending leases failed", "queue", k.store.Queue(), "leases", len(got.holds), "error", got.err)
+			k.pulse.Failed(got.err)
+			if muted, ok := k.quiet.Loud(); ok {
+				k.opts.Logger.Warn("extending leases failed", "queue", k.store.Queue(), "leases", len(got.holds), "error", got.err, "muted_failures", muted)
+			}
 			k.report(Beat{Held: len(got.holds), Err: got.err})
 			timer.Reset(gap)
 		case <-timer.C:
@@ -205,8 +214,13 @@ func (k *Keeper) renew(ctx context.Context, chunk []*Hold, length time.Duration)
 				return Extended{}
 			}
 			if outstanding < maxOutstanding {
+				extend := k.extend
+				if tries%2 == 1 {
+					extend = k.company
+				}
 				outstanding++
-				k.calls.Go(func() { answers <- k.try(ctx, still) })
+				tries++
+				k.calls.Go(func() { answers <- k.try(ctx, still, extend) })
 			}
 			timer.Reset(patience)
 		}
@@ -214,6 +228,7 @@ func (k *Keeper) renew(ctx context.Context, chunk []*Hold, length time.Duration)
 }
 
 func (k *Keeper) digest(got extendAnswer) {
+	k.pulse.Worked()
 	beat := Beat{Held: len(got.holds)}
 	var lost []*Hold
 	for i, h := range got.holds {
@@ -230,6 +245,6 @@ func (k *Keeper) digest(got extendAnswer) {
 
 func (k *Keeper) report(beat Beat) {
 	if k.opts.OnBeat != nil {
-		k.opts.OnBeat(beat)
+		callback.Run("OnBeat", func() { k.opts.OnBeat(beat) }) // without its goroutine these leases were not extended again
 	}
 }

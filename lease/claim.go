@@ -19,7 +19,8 @@ type Lease struct {
 	Due    time.Time // when it was due, on Redis' clock
 	due    string
 
-	Deadline time.Time // on this process' monotonic clock: until then nobody else gets the job
+	Late     time.Duration // for how long it had been due when it was claimed, on Redis' clock
+	Deadline time.Time     // on this process' monotonic clock: until then nobody else gets the job
 	Length   time.Duration
 
 	Failures, Expiries, Redrives int
@@ -28,6 +29,9 @@ type Lease struct {
 
 // Attempt is the number of this start: 1 at first.
 func (l *Lease) Attempt() int { return l.Failures + l.Expiries + 1 }
+
+// ClaimedAt is when the claim was sent, on this process' monotonic clock.
+func (l *Lease) ClaimedAt() time.Time { return l.Deadline.Add(-l.Length) }
 
 // Claimed is what a claim found.
 type Claimed struct {
@@ -83,7 +87,7 @@ func (s *Store) claimCall(n int, o *ClaimOptions) (*script.Call, error) {
 
 // highestFence reads the highest fence that a claim's answer gave out.
 func highestFence(reply []any) int64 {
-	if len(reply) < 7 {
+	if len(reply) < claimHead {
 		return 0
 	}
 	text, _ := reply[4].(string)
@@ -95,6 +99,9 @@ func highestFence(reply []any) int64 {
 	return first + n - 1
 }
 
+// claimHead is how many elements of a claim's answer come before the jobs.
+const claimHead = 8
+
 func claimed(call *script.Call, o *ClaimOptions) (Claimed, error) {
 	if call.Err != nil {
 		return Claimed{}, call.Err
@@ -104,7 +111,7 @@ func claimed(call *script.Call, o *ClaimOptions) (Claimed, error) {
 		ms, _ := reply[1].(int64)
 		return Claimed{}, &ShortLeaseError{Asked: o.Lease, Published: millis(ms)}
 	}
-	if len(reply) < 7 || (len(reply)-7)%4 != 0 {
+	if len(reply) < claimHead || (len(reply)-claimHead)%4 != 0 {
 		return Claimed{}, odd(claimScript, reply)
 	}
 	length, ok1 := reply[1].(int64)
@@ -113,12 +120,13 @@ func claimed(call *script.Call, o *ClaimOptions) (Claimed, error) {
 	firstText, _ := reply[4].(string)
 	first, err := strconv.ParseInt(firstText, 10, 64)
 	missing, ok4 := reply[6].(int64)
-	if !ok1 || !ok2 || !ok3 || !ok4 || err != nil {
-		return Claimed{}, odd(claimScript, reply[:7])
+	now, ok5 := reply[7].(int64)
+	if !ok1 || !ok2 || !ok3 || !ok4 || !ok5 || err != nil {
+		return Claimed{}, odd(claimScript, reply[:claimHead])
 	}
 	out := Claimed{
 		Length: millis(length), NextDue: millis(next), Held: held, Missing: int(missing), At: call.SentAt,
-		Jobs: make([]Lease, (len(reply)-7)/4),
+		Jobs: make([]Lease, (len(reply)-claimHead)/4),
 	}
 	owner := ":" + call.Session + ":" + strconv.FormatUint(call.Number, 10)
 	for i := range out.Jobs {
@@ -128,8 +136,12 @@ func claimed(call *script.Call, o *ClaimOptions) (Claimed, error) {
 			Fence: fence, Token: strconv.FormatInt(fence, 10) + owner,
 			Length: out.Length, Deadline: call.SentAt.Add(out.Length),
 		}
-		if !job.read(reply[7+4*i : 11+4*i]) {
-			return Claimed{}, odd(claimScript, reply[7+4*i:11+4*i])
+		fields := reply[claimHead+4*i : claimHead+4*i+4]
+		if !job.read(fields) {
+			return Claimed{}, odd(claimScript, fields)
+		}
+		if !job.Due.IsZero() {
+			job.Late = max(time.UnixMilli(now).Sub(job.Due), 0)
 		}
 	}
 	return out, nil

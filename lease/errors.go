@@ -11,21 +11,21 @@ import (
 // ErrLost says that a lease is not the caller's any more: it ran out and a sweeper took it, or the job was settled. The
 // refused call changed nothing. It is also the cause with which a job's context is cancelled. A [*LostError] is
 // ErrLost by errors.Is.
-var ErrLost = errors.New("the lease is lost")
+var ErrLost = errors.New("the lease is lost: it ran out or was ended, and the job is not this holder's any more")
 
 // ErrGone says that no job has this ID any more; it is also ErrLost by errors.Is.
 var ErrGone error = goneError{}
 
 // ErrCancelled says that the job was cancelled while it was being worked on: its lease is not extended any more, and
 // whatever settles it removes it.
-var ErrCancelled = errors.New("the job was cancelled")
+var ErrCancelled = errors.New("the job was cancelled: whatever settles it removes it")
 
 // ErrDuplicate is what every [*DuplicateError] is by errors.Is.
-var ErrDuplicate = errors.New("a job with this ID exists")
+var ErrDuplicate = errors.New("a job with this ID exists already")
 
 type goneError struct{}
 
-func (goneError) Error() string        { return "the job is gone" }
+func (goneError) Error() string        { return "the job is gone: it was acked, purged or cancelled" }
 func (goneError) Is(target error) bool { return target == ErrLost }
 
 // A LostError is ErrLost with what is known: the job exists under another token or in another place.
@@ -35,7 +35,10 @@ type LostError struct {
 }
 
 func (e *LostError) Error() string {
-	return fmt.Sprintf("job %s: the lease is lost (the job is in %s)", e.ID, e.Place)
+	if e.Place == Processing {
+		return fmt.Sprintf("job %s is in processing under another lease, and was left as it is", e.ID)
+	}
+	return fmt.Sprintf("job %s is in %s, and was left as it is: the caller has no lease on it", e.ID, e.Place)
 }
 
 // Is makes errors.Is(err, ErrLost) true.
@@ -48,7 +51,7 @@ type DuplicateError struct {
 }
 
 func (e *DuplicateError) Error() string {
-	return fmt.Sprintf("job %s exists already, in %s", e.ID, e.Place)
+	return fmt.Sprintf("job %s exists already, in %s, and was left as it is", e.ID, e.Place)
 }
 
 // Is makes errors.Is(err, ErrDuplicate) true.
@@ -57,14 +60,14 @@ func (e *DuplicateError) Is(target error) bool { return target == ErrDuplicate }
 // A TooLargeError refuses something that is larger than allowed, before anything was stored.
 type TooLargeError struct {
 	What        string // as "payload"
-	Size, Limit int    // bytes; a Limit of 0 is the queue's published limit, which only Redis knows
+	Size, Limit int    // bytes; a Limit of 0 is the one that the queue's workers have published, and only Redis knows
 }
 
 func (e *TooLargeError) Error() string {
 	if e.Limit == 0 {
-		return fmt.Sprintf("%s of %d bytes is larger than the queue's published limit", e.What, e.Size)
+		return fmt.Sprintf("%s of %d bytes: more than the limit that the queue's workers have published", e.What, e.Size)
 	}
-	return fmt.Sprintf("%s has %d bytes: at most %d are allowed", e.What, e.Size, e.Limit)
+	return fmt.Sprintf("%s of %d bytes: want at most %d", e.What, e.Size, e.Limit)
 }
 
 // A ShortLeaseError refuses a claim that asks for a lease shorter than the one the queue publishes.
@@ -91,6 +94,9 @@ type (
 	// ServerError is an error reply of Redis: the call did nothing.
 	ServerError = script.ServerError
 )
+
+// ErrNotRunning says of a loop that it does not run.
+var ErrNotRunning = errors.New("it is not running")
 
 // Sentinels of that layer.
 var (

@@ -25,6 +25,15 @@ func (e *Expired) Moved() int { return e.ToDue + e.ToDead + e.Cancelled + e.Miss
 // processes. noGrace is for tests, and for operators who know that no holder lives. One try: an error means that it may
 // have run, and calling again is the answer to it.
 func (s *Store) Expire(ctx context.Context, n int, noGrace bool) (Expired, error) {
+	return s.expireBy(ctx, s.runner.Send, n, noGrace)
+}
+
+// expireAside is Expire on connections of the Store's own.
+func (s *Store) expireAside(ctx context.Context, n int) (Expired, error) {
+	return s.expireBy(ctx, s.runner.SendAside, n, false)
+}
+
+func (s *Store) expireBy(ctx context.Context, send func(context.Context, ...*script.Request), n int, noGrace bool) (Expired, error) {
 	if err := checkBatch("expire", n); err != nil {
 		return Expired{}, err
 	}
@@ -33,7 +42,7 @@ func (s *Store) Expire(ctx context.Context, n int, noGrace bool) (Expired, error
 		flag = 1
 	}
 	req := &script.Request{Script: expireScript, Args: []any{n, flag, s.stub}}
-	if s.runner.Send(ctx, req); req.Err != nil {
+	if send(ctx, req); req.Err != nil {
 		return Expired{}, req.Err
 	}
 	numbers, ok := integers(req.Reply, 9)

@@ -30,13 +30,23 @@ func (s *Store) Extend(ctx context.Context, length time.Duration, held []Held) (
 	return readExtended(req, held)
 }
 
-// ExtendOnce is Extend with a single try: for callers that repeat in their own time.
+// ExtendOnce is Extend with a single try, on connections of the Store's own: for callers that repeat in their own time,
+// and must not wait for a connection of a pool that others take.
 func (s *Store) ExtendOnce(ctx context.Context, length time.Duration, held []Held) (Extended, error) {
+	return extendBy(ctx, s.runner.SendFirst, length, held)
+}
+
+// extendShared is ExtendOnce on the client's own connections.
+func (s *Store) extendShared(ctx context.Context, length time.Duration, held []Held) (Extended, error) {
+	return extendBy(ctx, s.runner.Send, length, held)
+}
+
+func extendBy(ctx context.Context, send func(context.Context, ...*script.Request), length time.Duration, held []Held) (Extended, error) {
 	req, err := extendRequest(length, held)
 	if err != nil {
 		return Extended{}, err
 	}
-	if s.runner.Send(ctx, req); req.Err != nil {
+	if send(ctx, req); req.Err != nil {
 		return Extended{}, req.Err
 	}
 	return readExtended(req, held)

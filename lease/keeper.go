@@ -6,6 +6,8 @@ import (
 	"log/slog"
 	"sync"
 	"time"
+
+	"github.com/leaseq/leaseq/internal/pulse"
 )
 
 // KeeperOptions are the optional settings of a Keeper; nil is valid.
@@ -39,7 +41,12 @@ type Keeper struct {
 	kick    chan struct{} // the beat's timer must be set anew
 	look    chan struct{} // the watch's timer must be set anew
 	calls   sync.WaitGroup
-	extend  func(ctx context.Context, length time.Duration, held []Held) (Extended, error)
+	pulse   pulse.Pulse
+	quiet   pulse.Quiet
+
+	// One try: on connections of our own, so that no beat waits for a claim; and, beside one without an answer, on the
+	// user's.
+	extend, company func(ctx context.Context, length time.Duration, held []Held) (Extended, error)
 }
 
 // A Hold is one lease that a Keeper looks after.
@@ -83,7 +90,7 @@ func NewKeeper(store *Store, o *KeeperOptions) (*Keeper, error) {
 	if k.opts.Logger == nil {
 		k.opts.Logger = slog.New(slog.DiscardHandler)
 	}
-	k.extend = store.ExtendOnce
+	k.extend, k.company = store.ExtendOnce, store.extendShared
 	return k, nil
 }
 
@@ -129,6 +136,15 @@ func (k *Keeper) drop(over []*Hold) {
 	for _, h := range over {
 		delete(k.held, h)
 	}
+}
+
+// Health reports whether leases can be extended, by what came of the last beats: nil, or an error that says for how long
+// and why not. It is nil where nothing is held.
+func (k *Keeper) Health() error {
+	if k.Holding() == 0 {
+		return nil
+	}
+	return k.pulse.Check(context.Background(), 0)
 }
 
 // Holding is how many leases are looked after. Those that are over do not count.

@@ -35,7 +35,23 @@ type StoreOptions struct {
 	Partition int    // default 0
 	Holder    string // readable name of this process, 1–64 bytes; default <host>/<pid>
 	Stub      []byte // what stands in for a record that is missing; default one zero byte
+
+	// Link is what stores of one client can share, as those of many queues in one process. Default: one of its own.
+	Link *Link
+
+	// OnRepeat is told of each try of a numbered call (Enqueue, Claim, Settle, Exchange …) that had no answer, or was not
+	// run, and is repeated; by several goroutines at once. It must not block.
+	OnRepeat func(op string, err error)
 }
+
+// A Link is a Redis client with what stores need beside it: up to eight connections of their own, dialled when they are
+// first needed and closed after ten idle seconds, so that heartbeats wait for no other work and a call into a dead
+// connection is repeated on a fresh one; and what is known of whether the server can be reached, so that an outage is not
+// dialled by every loop for itself. Close it after the stores.
+type Link = script.Link
+
+// NewLink does no I/O.
+func NewLink(rdb redis.UniversalClient) *Link { return script.NewLink(rdb) }
 
 // A Store speaks the protocol over one partition of a queue. It is safe for concurrent use. All its methods work on
 // batches and answer per item; what is a value in the protocol (lost, duplicate …) is an error in the item's result,
@@ -74,10 +90,12 @@ func NewStore(rdb redis.UniversalClient, queue string, o *StoreOptions) (*Store,
 		return nil, err
 	}
 	runner := script.NewRunner(rdb, partition)
-	return &Store{
-		rdb: rdb, keys: partition, runner: runner, stub: opts.Stub,
-		sessions: script.NewSessions(runner, opts.Holder),
-	}, nil
+	if opts.Link != nil {
+		runner = script.NewRunnerOn(opts.Link, partition)
+	}
+	sessions := script.NewSessions(runner, opts.Holder)
+	sessions.OnRepeat = opts.OnRepeat
+	return &Store{rdb: rdb, keys: partition, runner: runner, stub: opts.Stub, sessions: sessions}, nil
 }
 
 // DefaultHolder is <host>/<pid>, cut to 64 bytes.
@@ -119,9 +137,9 @@ func (s *Store) Queue() string { return s.keys.Queue() }
 // Client returns the Redis client that the store was made with.
 func (s *Store) Client() redis.UniversalClient { return s.rdb }
 
-// Register writes the queue's name into the registry of queues, by a plain SADD.
+// Register writes the queue's name into the registry of queues, by a plain SADD. One try: it is safe to call again.
 func (s *Store) Register(ctx context.Context) error {
-	err := s.rdb.SAdd(ctx, keys.Registry(s.keys.Prefix()), s.keys.Queue()).Err()
+	err := s.runner.Link().Do(ctx, true, "sadd", keys.Registry(s.keys.Prefix()), s.keys.Queue()).Err()
 	if err != nil {
 		return fmt.Errorf("register queue %s: %w", s.keys.Queue(), script.Typed(err))
 	}
@@ -135,13 +153,26 @@ func Queues(ctx context.Context, rdb redis.UniversalClient, prefix string) ([]st
 	if err != nil {
 		return nil, err
 	}
+	return validNames(all), nil
+}
+
+// QueuesOn is Queues as one try, on the client's connections or, aside, on the link's own: for loops that repeat it.
+func QueuesOn(ctx context.Context, link *Link, aside bool, prefix string) ([]string, error) {
+	all, err := link.Do(ctx, aside, "smembers", keys.Registry(prefix)).StringSlice()
+	if err != nil {
+		return nil, script.Typed(err)
+	}
+	return validNames(all), nil
+}
+
+func validNames(all []string) []string {
 	var valid []string
 	for _, name := range all {
 		if keys.ValidateName("queue name", name) == nil {
 			valid = append(valid, name)
 		}
 	}
-	return valid, nil
+	return valid
 }
 
 // numbered runs one numbered call and returns its stored answer.

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/leaseq/leaseq/internal/callback"
+	"github.com/leaseq/leaseq/internal/pulse"
 	"github.com/leaseq/leaseq/internal/script"
 )
 
@@ -24,11 +26,22 @@ type Sweeper struct {
 	store     *Store
 	opts      SweeperOptions
 	trimEvery time.Duration
+	pulse     pulse.Pulse
+	quiet     pulse.Quiet
 }
+
+// Health reports whether sweeps work, by what came of the last ones: nil, or an error that says for how long and why
+// not. It is right again by itself. Before the first answer of a Run it waits for that until ctx ends; it asks Redis
+// nothing.
+func (w *Sweeper) Health(ctx context.Context) error { return w.pulse.Check(ctx, maxPause+silentAfter) }
+
+// silentAfter is how much longer than it should a loop may take until it counts as silent.
+const silentAfter = 3 * time.Second
 
 // NewSweeper checks its options and starts nothing: Run does.
 func NewSweeper(store *Store, o *SweeperOptions) (*Sweeper, error) {
 	w := &Sweeper{store: store, trimEvery: trimEvery}
+	w.pulse.Begin()
 	if o != nil {
 		w.opts = *o
 	}
@@ -46,14 +59,20 @@ func NewSweeper(store *Store, o *SweeperOptions) (*Sweeper, error) {
 
 // Run sweeps until ctx ends, and returns nil when no call of its own is under way any more. It sleeps until the next
 // lease runs out or the outage grace ends, at most a quarter of a lease and a second, drains full batches without a
-// pause, and goes on after any error. A call that waits for its answer for a quarter of a lease gets company: it may
-// have gone into a dead connection, and expire is safe to run twice.
+// pause, and goes on after any error. A call that waits for its answer for a quarter of a lease, at most a second, gets
+// company on a connection of the Store's own: it may have gone into a dead one, and expire is safe to run twice.
 func (w *Sweeper) Run(ctx context.Context) error {
+	callback.Run("a Logger, OnSweep or OnError", func() { w.run(ctx) })
+	return nil
+}
+
+func (w *Sweeper) run(ctx context.Context) {
 	var calls sync.WaitGroup
 	defer calls.Wait()
 	answers, outstanding := make(chan sweepAnswer, maxOutstanding), 0
 	pages, cursor := make(chan trimAnswer, 1), "0"
 	length := DefaultLease
+	w.pulse.Begin()
 	timer, trims := time.NewTimer(0), time.NewTimer(w.trimEvery)
 	defer timer.Stop()
 	defer trims.Stop()
@@ -63,13 +82,14 @@ func (w *Sweeper) Run(ctx context.Context) error {
 			for ; outstanding > 0; outstanding-- { // what they moved is told too
 				w.digest(ctx, <-answers, length)
 			}
-			return nil
+			return
 		case <-timer.C:
 			if outstanding < maxOutstanding {
+				alone := outstanding == 0
 				outstanding++
-				calls.Go(func() { answers <- w.expire(ctx) })
+				calls.Go(func() { answers <- w.expire(ctx, alone) })
 			}
-			timer.Reset(max(length/4, 50*time.Millisecond))
+			timer.Reset(min(max(length/4, 50*time.Millisecond), maxPause))
 		case got := <-answers:
 			outstanding--
 			if got.err == nil {
@@ -91,7 +111,11 @@ type sweepAnswer struct {
 	err error
 }
 
-func (w *Sweeper) expire(ctx context.Context) sweepAnswer {
+func (w *Sweeper) expire(ctx context.Context, alone bool) sweepAnswer {
+	if !alone {
+		got, err := w.store.expireAside(ctx, w.opts.Batch)
+		return sweepAnswer{got, err}
+	}
 	got, err := w.store.Expire(ctx, w.opts.Batch, false)
 	return sweepAnswer{got, err}
 }
@@ -99,10 +123,12 @@ func (w *Sweeper) expire(ctx context.Context) sweepAnswer {
 // digest tells of an answer, and returns for how long the sweeper may sleep.
 func (w *Sweeper) digest(ctx context.Context, got sweepAnswer, length time.Duration) time.Duration {
 	if got.err == nil {
+		w.pulse.Worked()
 		w.tell(got.Expired)
 		return pause(&got.Expired)
 	}
 	if ctx.Err() == nil {
+		w.pulse.Failed(got.err)
 		w.failed(got.err)
 	}
 	return retryGap(length)
@@ -140,7 +166,9 @@ func (w *Sweeper) tell(got Expired) {
 }
 
 func (w *Sweeper) failed(err error) {
-	w.opts.Logger.Warn("a sweep failed, and is repeated", "queue", w.store.Queue(), "error", err)
+	if muted, ok := w.quiet.Loud(); ok {
+		w.opts.Logger.Warn("a sweep failed, and is repeated", "queue", w.store.Queue(), "error", err, "muted_failures", muted)
+	}
 	if w.opts.OnError != nil {
 		w.opts.OnError(err)
 	}

@@ -9,7 +9,9 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"github.com/leaseq/leaseq/internal/callback"
+	"github.com/leaseq/leaseq/internal/script"
 )
 
 // DefaultFallback is how long a process waits for a wake-up before it looks by itself.
@@ -29,7 +31,8 @@ type Waiter struct {
 	closing   context.Context
 	close     context.CancelFunc
 	ended     chan struct{}
-	once      sync.Once
+	begin     sync.Once // run
+	once      sync.Once // the closing
 	listeners atomic.Int64
 }
 
@@ -43,8 +46,8 @@ func CanWait(rdb redis.UniversalClient) error {
 	return fmt.Errorf("a blocking connection cannot be made from a %T: pass a *redis.Client (NewClient, NewFailoverClient) or a *redis.ClusterClient", rdb)
 }
 
-// NewWaiter starts a goroutine, which does nothing until Arm; Close ends it. fallback is a millisecond or more; 0 is one
-// second.
+// NewWaiter checks its arguments; the first Listen starts the one goroutine of a Waiter, which Close ends. fallback is a
+// millisecond or more; 0 is one second.
 func NewWaiter(store *Store, fallback time.Duration, logger *slog.Logger) (*Waiter, error) {
 	if err := CanWait(store.rdb); err != nil {
 		return nil, err
@@ -63,28 +66,14 @@ func NewWaiter(store *Store, fallback time.Duration, logger *slog.Logger) (*Wait
 		c: make(chan bool), arm: make(chan struct{}, 1), ended: make(chan struct{}),
 	}
 	w.closing, w.close = context.WithCancel(context.Background())
-	go w.run()
 	return w, nil
 }
 
-// blocking makes a client with one connection out of a copy of the user's options.
+// blocking makes a client with one connection.
 func blocking(rdb redis.UniversalClient, fallback time.Duration) redis.UniversalClient {
-	patience := fallback + 2*time.Second // an idle server lets BLPOP end up to 100 ms late
-	switch c := rdb.(type) {
-	case *redis.ClusterClient:
-		o := *c.Options()
-		o.MaxRetries, o.ReadTimeout = -1, patience
-		o.PoolSize, o.MinIdleConns, o.MaxIdleConns, o.MaxActiveConns = 1, 0, 1, 0
-		return redis.NewClusterClient(&o)
-	case *redis.Client:
-		o := *c.Options()
-		// A fresh one: the user's client writes into its own whenever it connects, so it can be neither shared nor read.
-		o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
-		o.MaxRetries, o.ReadTimeout = -1, patience
-		o.PoolSize, o.MinIdleConns, o.MaxIdleConns, o.MaxActiveConns = 1, 0, 1, 0
-		return redis.NewClient(&o)
-	}
-	return nil // CanWait was asked before
+	return script.OwnClient(rdb, 1, func(t *script.Tuning) {
+		t.ReadTimeout = fallback + 2*time.Second // an idle server lets BLPOP end up to 100 ms late
+	})
 }
 
 // C gives true for a wake-up that this process took, and false when the fallback passed without one, or the waiting
@@ -96,6 +85,7 @@ func (w *Waiter) C() <-chan bool { return w.c }
 // when nobody listens any more is passed on.
 func (w *Waiter) Listen() (leave func()) {
 	w.listeners.Add(1)
+	w.begin.Do(func() { go callback.Run("a Logger", w.run) })
 	return func() {
 		if w.listeners.Add(-1) > 0 {
 			w.Arm() // the value that the leaver took may have been the only one that was armed for
@@ -112,6 +102,7 @@ func (w *Waiter) Close() {
 		w.close()
 		_ = w.client.Close()
 	})
+	w.begin.Do(func() { close(w.ended) }) // nobody has ever listened
 	<-w.ended
 }
 

@@ -5,6 +5,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/leaseq/leaseq/internal/pulse"
 	"github.com/leaseq/leaseq/lease"
 )
 
@@ -13,23 +14,28 @@ type fleet struct {
 	r        *Reaper
 	ctx      context.Context // of all sweepers
 	cancel   context.CancelFunc
+	mu       sync.Mutex // for readers of sweeping beside Run
 	sweeping map[string]*sweeping
+	registry pulse.Pulse
 	all      sync.WaitGroup
 	fatal    chan error // holds the first error that ends Run
+	link     *lease.Link
 	troubles *troubles
 }
 
 // sweeping is one sweeper that runs.
 type sweeping struct {
 	store   *lease.Store
+	sweeper *lease.Sweeper
 	end     context.CancelFunc
 	warned  bool // that it left the registry with jobs in processing
 	sparing bool // the last call told of a grace; used by the sweeper's goroutine alone
 }
 
 func newFleet(ctx context.Context, r *Reaper) *fleet {
-	f := &fleet{r: r, sweeping: map[string]*sweeping{}, fatal: make(chan error, 1), troubles: newTroubles(r.opts.Logger)}
+	f := &fleet{r: r, link: lease.NewLink(r.rdb), sweeping: map[string]*sweeping{}, fatal: make(chan error, 1), troubles: newTroubles(r.opts.Logger)}
 	f.ctx, f.cancel = context.WithCancel(ctx)
+	f.registry.Begin()
 	return f
 }
 
@@ -37,6 +43,7 @@ func newFleet(ctx context.Context, r *Reaper) *fleet {
 func (f *fleet) stop() {
 	f.cancel()
 	f.all.Wait()
+	_ = f.link.Close() // nothing of it is in use any more
 }
 
 // follow starts sweepers of queues that have none, and ends those of queues that are not named any more.
@@ -53,13 +60,15 @@ func (f *fleet) follow(ctx context.Context, names []string) {
 	for queue, one := range f.sweeping {
 		if !named[queue] && f.mayEnd(ctx, queue, one) {
 			one.end()
+			f.mu.Lock()
 			delete(f.sweeping, queue)
+			f.mu.Unlock()
 		}
 	}
 }
 
 func (f *fleet) start(queue string) error {
-	store, err := f.r.store(queue)
+	store, err := f.r.store(queue, f.link)
 	if err != nil {
 		return err
 	}
@@ -73,8 +82,10 @@ func (f *fleet) start(queue string) error {
 		return err
 	}
 	ctx, end := context.WithCancel(f.ctx)
-	one.end = end
+	one.sweeper, one.end = sweeper, end
+	f.mu.Lock()
 	f.sweeping[queue] = one
+	f.mu.Unlock()
 	f.r.opts.Logger.Info("sweeping begins", "queue", queue)
 	f.all.Go(func() {
 		defer end()

@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/leaseq/leaseq/internal/callback"
 	"github.com/leaseq/leaseq/internal/keys"
 	"github.com/leaseq/leaseq/internal/wire"
 	"github.com/leaseq/leaseq/lease"
@@ -39,7 +41,8 @@ type Options struct {
 	Logger *slog.Logger
 
 	// OnSweep is called after each call that ended leases, or found that holders are being spared after a gap between
-	// sweeps (Grace). It comes from one goroutine per queue, so from several at once, and must not block.
+	// sweeps (Grace). It comes from one goroutine per queue, so from several at once, and must not block. A panic of it
+	// ends the process, and so does runtime.Goexit (as FailNow of a test does): never does one end a sweeper in silence.
 	OnSweep func(queue string, e lease.Expired)
 
 	// OnError is called after each failed call; queue is "" where the registry could not be read. As OnSweep otherwise.
@@ -49,8 +52,9 @@ type Options struct {
 
 // A Reaper sweeps queues. It holds nothing between calls, and is safe for concurrent use.
 type Reaper struct {
-	rdb  redis.UniversalClient
-	opts Options
+	rdb     redis.UniversalClient
+	opts    Options
+	current atomic.Pointer[fleet] // nil: Run is not under way
 }
 
 // New checks its arguments, reports every problem in one error, and does no I/O. rdb stays the caller's: it must be
@@ -101,18 +105,16 @@ func (o *Options) check() []error {
 	if o.Batch < 1 || o.Batch > lease.MaxBatch {
 		errs = append(errs, fmt.Errorf("Batch %d: want 1 to %d", o.Batch, lease.MaxBatch))
 	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.Logger = callback.Logger(o.Logger)
 	return errs
 }
 
 // queues names what is to be swept, in order.
-func (r *Reaper) queues(ctx context.Context) ([]string, error) {
+func (r *Reaper) queues(ctx context.Context, link *lease.Link, aside bool) ([]string, error) {
 	if r.opts.Queues != nil {
 		return slices.Sorted(slices.Values(r.opts.Queues)), nil
 	}
-	names, err := lease.Queues(ctx, r.rdb, r.opts.Prefix)
+	names, err := lease.QueuesOn(ctx, link, aside, r.opts.Prefix)
 	if err != nil {
 		return nil, fmt.Errorf("read the registry of queues: %w", err)
 	}
@@ -120,8 +122,8 @@ func (r *Reaper) queues(ctx context.Context) ([]string, error) {
 	return names, nil
 }
 
-func (r *Reaper) store(queue string) (*lease.Store, error) {
-	return lease.NewStore(r.rdb, queue, &lease.StoreOptions{Prefix: r.opts.Prefix, Stub: wire.Stub()})
+func (r *Reaper) store(queue string, link *lease.Link) (*lease.Store, error) {
+	return lease.NewStore(r.rdb, queue, &lease.StoreOptions{Prefix: r.opts.Prefix, Stub: wire.Stub(), Link: link})
 }
 
 // closeStore ends what the store may have open in Redis; a sweep opens nothing, so that it is no wait.
@@ -142,12 +144,12 @@ func (r *Reaper) tellSweep(queue string, e lease.Expired) {
 			"to_due", e.ToDue, "to_dead", e.ToDead, "cancelled", e.Cancelled, "more", e.More)
 	}
 	if r.opts.OnSweep != nil {
-		r.opts.OnSweep(queue, e)
+		callback.Run("OnSweep", func() { r.opts.OnSweep(queue, e) })
 	}
 }
 
 func (r *Reaper) tellError(queue string, err error) {
 	if r.opts.OnError != nil {
-		r.opts.OnError(queue, err)
+		callback.Run("OnError", func() { r.opts.OnError(queue, err) })
 	}
 }

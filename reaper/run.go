@@ -8,10 +8,30 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/leaseq/leaseq/internal/callback"
 )
 
 // firstPause is what follows the first failed reading of the registry; it doubles up to RefreshEvery.
 const firstPause = 50 * time.Millisecond
+
+// patience is how long an answer about the registry is waited for until it is asked for again beside the call that has
+// none, which may have gone into a dead connection; maxReadings is how many such calls may be under way.
+const (
+	patience    = time.Second
+	maxReadings = 4
+)
+
+// reading is what a look into the registry has found.
+type reading struct {
+	names []string
+	err   error
+}
+
+func (f *fleet) read(aside bool) (got reading) {
+	got.names, got.err = f.r.queues(f.ctx, f.link, aside)
+	return got
+}
 
 // Run looks after the queues until ctx ends, and then returns nil. It survives every error of Redis and of the network:
 // failed calls are repeated with a pause, and the queues that are known are swept on while the registry cannot be read.
@@ -21,32 +41,49 @@ const firstPause = 50 * time.Millisecond
 // The only error comes from a client that was closed, since nothing could be done with it any more. When Run returns,
 // none of its goroutines is left; a call under way is not cut off, so that this can take one read timeout of the client
 // after ctx ended.
-func (r *Reaper) Run(ctx context.Context) error {
+func (r *Reaper) Run(ctx context.Context) (err error) {
+	callback.Run("a Logger or OnError", func() { err = r.run(ctx) })
+	return err
+}
+
+func (r *Reaper) run(ctx context.Context) error {
 	f := newFleet(ctx, r)
 	defer f.stop()
-	failures := 0
+	r.current.Store(f)
+	defer r.current.CompareAndSwap(f, nil)
+	failures, outstanding := 0, 0
+	readings := make(chan reading, maxReadings)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
+		pause := r.opts.RefreshEvery
 		select {
 		case <-ctx.Done():
 			return nil
 		case err := <-f.fatal:
 			return err
 		case <-timer.C:
-		}
-		pause := r.opts.RefreshEvery
-		names, err := r.queues(ctx)
-		switch {
-		case ctx.Err() != nil:
-			return nil
-		case err == nil:
-			failures = 0
-			f.follow(ctx, names)
-		default:
-			f.failed("", err)
-			pause = pauseAfter(failures, r.opts.RefreshEvery)
-			failures++
+			if outstanding < maxReadings {
+				company := outstanding > 0
+				outstanding++
+				f.all.Go(func() { readings <- f.read(company) })
+			}
+			pause = min(pause, patience)
+		case got := <-readings:
+			outstanding--
+			switch {
+			case ctx.Err() != nil:
+				return nil
+			case got.err == nil:
+				failures = 0
+				f.registry.Worked()
+				f.follow(ctx, got.names)
+			default:
+				f.registry.Failed(got.err)
+				f.failed("", got.err)
+				pause = pauseAfter(failures, r.opts.RefreshEvery)
+				failures++
+			}
 		}
 		f.troubles.look()
 		timer.Reset(pause)

@@ -48,7 +48,9 @@ func (r *Reaper) Sweep(ctx context.Context, o *SweepOptions) (map[string]lease.E
 	if opts.Max < 0 {
 		return nil, fmt.Errorf("reaper: Max %d: want 0 for no bound, or more", opts.Max)
 	}
-	names, err := r.queues(ctx)
+	link := lease.NewLink(r.rdb)
+	defer link.Close()
+	names, err := r.queues(ctx, link, false)
 	if err != nil {
 		r.tellError("", err)
 		return nil, fmt.Errorf("reaper: %w", err)
@@ -59,7 +61,7 @@ func (r *Reaper) Sweep(ctx context.Context, o *SweepOptions) (map[string]lease.E
 	var all sync.WaitGroup
 	for _, queue := range names {
 		all.Go(func() {
-			got, err := r.sweepOne(ctx, queue, &opts)
+			got, err := r.sweepOne(ctx, link, queue, &opts)
 			mu.Lock()
 			defer mu.Unlock()
 			results[queue] = got
@@ -72,8 +74,8 @@ func (r *Reaper) Sweep(ctx context.Context, o *SweepOptions) (map[string]lease.E
 	return results, errors.Join(errs...)
 }
 
-func (r *Reaper) sweepOne(ctx context.Context, queue string, o *SweepOptions) (lease.Expired, error) {
-	store, err := r.store(queue)
+func (r *Reaper) sweepOne(ctx context.Context, link *lease.Link, queue string, o *SweepOptions) (lease.Expired, error) {
+	store, err := r.store(queue, link)
 	if err != nil {
 		return lease.Expired{}, err
 	}

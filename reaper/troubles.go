@@ -40,7 +40,7 @@ func (t *troubles) note(queue string, err error) {
 	}
 	what := "a sweep failed, and is repeated"
 	if queue == "" {
-		what = "the registry of queues cannot be read, and is read again; known queues are swept on"
+		what = "the registry of queues cannot be read, which is repeated; known queues are swept on"
 	}
 	t.logger.Warn(what, "queue", queue, "error", err, "failed_queues", len(t.queues), "muted_failures", t.muted)
 	t.loud, t.muted = now, 0

@@ -9,10 +9,12 @@ import (
 // Floors is where each package, with everything below it that has no line of its own, stands. An import may only point
 // down. Packages of one floor are siblings and never import each other, but for the folders below a package itself.
 var Floors = map[string]int{
-	"internal/keys":  0,
-	"internal/wire":  0,
-	"internal/model": 0,
-	"testdata":       0,
+	"internal/keys":     0,
+	"internal/wire":     0,
+	"internal/model":    0,
+	"internal/pulse":    0,
+	"internal/callback": 0,
+	"testdata":          0,
 
 	"internal/script":    1,
 	"internal/redisproc": 1,

@@ -17,6 +17,5 @@ func (s *Sessions) sealAside(c *Call) {
 	}
 	nobody, end := context.WithCancel(context.Background())
 	end()
-	f := &flight{left: true, done: make(chan struct{})}
-	s.running.Go(func() { s.fly(nobody, f, []*Call{aside}) })
+	s.running.Go(func() { s.newFlight(nobody, []*Call{aside}).finish(nobody.Err()) })
 }

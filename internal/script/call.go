@@ -1,10 +1,8 @@
 package script
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 )
 
@@ -49,134 +47,6 @@ const (
 	finished
 )
 
-// flight is what the caller and the goroutine that does the work share.
-type flight struct {
-	mu   sync.Mutex
-	left bool // the caller is gone: nothing may be handed over any more
-	over bool // everything was handed over
-	done chan struct{}
-}
-
-// Do runs the calls in one round trip, each in a session of its own, and repeats those that have no answer until all
-// have one. When ctx ends first it returns an [*UnknownError]; the calls are then sealed in the background, after which
-// each has its true outcome (Resolve waits for that). A nil error says that all calls have ended: each has an answer or
-// its own Err, which is an [*UnknownError] too where it can never be known whether the call ran, or where it never did
-// because ctx had ended.
-func (s *Sessions) Do(ctx context.Context, calls ...*Call) error {
-	if err := s.begin(); err != nil {
-		return err
-	}
-	f := &flight{done: make(chan struct{})}
-	go func() {
-		defer s.running.Done()
-		s.fly(ctx, f, calls)
-	}()
-	select {
-	case <-f.done:
-		return nil
-	case <-ctx.Done():
-	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.over {
-		return nil
-	}
-	f.left = true
-	return NewUnknownError(calls[0].Op, ctx.Err(), func(ctx context.Context) error {
-		select {
-		case <-f.done:
-			return calls[0].Err
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	})
-}
-
-func (s *Sessions) fly(ctx context.Context, f *flight, calls []*Call) {
-	defer close(f.done)
-	wait := newBackoff(defaultCap)
-	background := false
-	detached, cut := context.WithCancel(context.WithoutCancel(ctx)) // an answer is worth having, until nobody waits for any
-	defer cut()
-	defer context.AfterFunc(s.ctx, cut)()
-	for {
-		if ctx.Err() != nil && !background {
-			background = true
-			s.leave(calls, ctx.Err())
-			wait = newBackoff(defaultCap)
-		}
-		if s.ctx.Err() != nil {
-			s.abandon(calls)
-		}
-		pending, progress := s.round(detached, calls)
-		if pending == 0 && s.handOver(ctx, f, calls) {
-			return
-		}
-		if progress {
-			continue
-		}
-		if background {
-			_ = wait.sleep(detached)
-		} else {
-			_ = wait.sleep(detached, ctx.Done())
-		}
-	}
-}
-
-// round sends what is not finished and digests the answers. progress says that something is to be sent at once.
-func (s *Sessions) round(ctx context.Context, calls []*Call) (pending int, progress bool) {
-	var requests []*Request
-	var open []*Call
-	for _, c := range calls {
-		if c.phase != finished {
-			open = append(open, c)
-			requests = append(requests, c.request(s))
-		}
-	}
-	if len(open) == 0 {
-		return 0, false
-	}
-	s.runner.Send(ctx, requests...)
-	for i, c := range open {
-		before := c.phase
-		c.digest(s, requests[i])
-		if c.phase != finished {
-			pending++
-		}
-		if c.phase != before && c.reopened < 2 {
-			progress = true
-		}
-	}
-	return pending, progress
-}
-
-// handOver gives the results to the caller, unless it left: then a claim that was answered is sealed, since nobody saw
-// its jobs. Deciding and handing over are one step, under one lock.
-func (s *Sessions) handOver(ctx context.Context, f *flight, calls []*Call) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.left {
-		again := false
-		for _, c := range calls {
-			if c.Claim > 0 && c.Err == nil && c.Reply != nil && c.sess != nil {
-				c.seal(s, nil)
-				again = again || c.phase != finished
-			}
-		}
-		if again {
-			return false
-		}
-	}
-	f.over = true
-	for _, c := range calls {
-		if !f.left {
-			c.told(ctx)
-		}
-		c.release(s)
-	}
-	return true
-}
-
 func (c *Call) request(s *Sessions) *Request {
 	if c.sess == nil {
 		c.sess = s.borrow(c.Claim > 0)
@@ -209,6 +79,9 @@ func (c *Call) start() {
 
 func (c *Call) digest(s *Sessions, req *Request) {
 	what, err := classify(req.Err)
+	if s.OnRepeat != nil && (what == unknown || what == notExecuted) {
+		s.OnRepeat(c.Op, err)
+	}
 	switch {
 	case c.phase == opening:
 		c.opened(req, what, err)

@@ -76,8 +76,12 @@ func codeOf(message string) string {
 		if m := inScript.FindStringSubmatch(message); m != nil {
 			return m[1]
 		}
-		if strings.HasPrefix(message, "ERR max number of clients") {
+		switch {
+		case strings.HasPrefix(message, "ERR max number of clients"):
 			return "MAXCLIENTS"
+		case strings.HasPrefix(message, "ERR The user executing the script can't run this command"), // Redis 7.0
+			strings.Contains(message, "ACL failure in script"):
+			return "NOPERM"
 		}
 	}
 	return code

@@ -158,7 +158,7 @@ func TestCallsBeyondTheLimitOfWaitingOnesAreAbandoned(t *testing.T) {
 	for range MaxWaiting {
 		require.ErrorIs(t, next(t, truths), ErrNeverRan)
 	}
-	assert.Zero(t, d.stat(t, "x"))
+	assert.LessOrEqual(t, d.stat(t, "x"), more, "only those of which it can never be known may have run")
 	assert.Zero(t, d.Waiting())
 
 	c := count("x")

@@ -22,13 +22,30 @@ type Request struct {
 
 // A Runner sends scripts over the keys of one partition. It is safe for concurrent use.
 type Runner struct {
-	rdb  redis.UniversalClient
+	link *Link
+	mine bool // the link is of this Runner alone
 	keys *keys.Partition
 }
 
 // NewRunner does no I/O.
 func NewRunner(rdb redis.UniversalClient, partition *keys.Partition) *Runner {
-	return &Runner{rdb: rdb, keys: partition}
+	return &Runner{link: NewLink(rdb), mine: true, keys: partition}
+}
+
+// NewRunnerOn makes a Runner on a link that it does not close.
+func NewRunnerOn(link *Link, partition *keys.Partition) *Runner {
+	return &Runner{link: link, keys: partition}
+}
+
+// Link returns what the Runner sends on.
+func (r *Runner) Link() *Link { return r.link }
+
+// Close ends the connections of our own, unless others share them.
+func (r *Runner) Close() error {
+	if !r.mine {
+		return nil
+	}
+	return r.link.Close()
 }
 
 // once is a command that the client may not repeat by itself after a lost reply: whether a repeat is safe is known
@@ -61,8 +78,35 @@ func (r *Runner) command(ctx context.Context, req *Request, whole bool) once {
 
 // Send tries the requests once, in one round trip, and fills in their answers and errors. A server that does not know
 // a script gets it whole, in one further round trip. Two requests of one Send may run in any order.
-func (r *Runner) Send(ctx context.Context, requests ...*Request) {
-	r.send(ctx, false, requests)
+func (r *Runner) Send(ctx context.Context, requests ...*Request) { r.sendOn(ctx, 0, requests) }
+
+// SendFirst is Send on connections of our own, which nobody's work takes: for what must not wait for one. Where no such
+// connections can be made, or too many are in use, it is Send.
+func (r *Runner) SendFirst(ctx context.Context, requests ...*Request) {
+	r.sendOn(ctx, spareConnections, requests)
+}
+
+// SendAside is SendFirst for a try after one that had no answer. It leaves half of the connections to SendFirst.
+func (r *Runner) SendAside(ctx context.Context, requests ...*Request) {
+	r.sendOn(ctx, spareConnections/2, requests)
+}
+
+// sendOn sends on the client's connections, or with most on those of our own unless so many are in use.
+func (r *Runner) sendOn(ctx context.Context, most int64, requests []*Request) {
+	err := r.link.use(most, func(rdb redis.UniversalClient) error {
+		r.sendWhole(ctx, rdb, requests)
+		return requests[0].Err
+	})
+	if err == nil {
+		return
+	}
+	for _, req := range requests {
+		req.Reply, req.Err, req.SentAt = nil, err, time.Now()
+	}
+}
+
+func (r *Runner) sendWhole(ctx context.Context, rdb redis.UniversalClient, requests []*Request) {
+	r.send(ctx, rdb, false, requests)
 	var missing []*Request
 	for _, req := range requests {
 		if redis.HasErrorPrefix(req.Err, "NOSCRIPT") {
@@ -70,21 +114,21 @@ func (r *Runner) Send(ctx context.Context, requests ...*Request) {
 		}
 	}
 	if len(missing) > 0 {
-		r.send(ctx, true, missing)
+		r.send(ctx, rdb, true, missing)
 	}
 }
 
-func (r *Runner) send(ctx context.Context, whole bool, requests []*Request) {
+func (r *Runner) send(ctx context.Context, rdb redis.UniversalClient, whole bool, requests []*Request) {
 	sent := time.Now()
 	if len(requests) == 1 {
 		req := requests[0]
 		cmd := r.command(ctx, req, whole)
 		req.SentAt = sent
-		_ = r.rdb.Process(ctx, cmd) // the command holds the error
+		_ = rdb.Process(ctx, cmd) // the command holds the error
 		req.take(cmd)
 		return
 	}
-	pipe := r.rdb.Pipeline()
+	pipe := rdb.Pipeline()
 	commands := make([]once, len(requests))
 	for i, req := range requests {
 		commands[i] = r.command(ctx, req, whole)

@@ -25,6 +25,10 @@ type session struct {
 
 // Sessions lends sessions of one partition to the calls of one process.
 type Sessions struct {
+	// OnRepeat, if set before the first call, is told of each try that had no answer and is repeated, under another number
+	// or in another way; by several goroutines at once.
+	OnRepeat func(op string, err error)
+
 	runner *Runner
 	holder string
 	random string // 64 bits that tell this process from all others
@@ -35,7 +39,8 @@ type Sessions struct {
 	waiting int        // calls whose caller left
 	cap     int        // how many jobs the next claim may ask for; halved after an unknown outcome
 	closed  bool
-	running sync.WaitGroup
+	running sync.WaitGroup  // calls
+	trying  sync.WaitGroup  // their tries, also those that are not waited for any more
 	ctx     context.Context // ends when Close gives up waiting
 	end     context.CancelFunc
 }
@@ -70,7 +75,8 @@ func (s *Sessions) Close(ctx context.Context) error {
 	}
 	s.end()
 	<-idle
-	return err
+	s.trying.Wait()
+	return errors.Join(err, s.runner.Close())
 }
 
 // forget closes the free sessions in Redis. One try is enough: a session that stays is trimmed later.
@@ -88,7 +94,7 @@ func (s *Sessions) forget(ctx context.Context) error {
 		all = all[n:]
 		req := &Request{Script: closeScript, Args: names}
 		if err := s.runner.Repeat(ctx, req); err != nil {
-			return err
+			return errors.Join(ctx.Err(), err)
 		}
 	}
 	return nil

@@ -1,7 +1,7 @@
 -- claim: leases the jobs that are due, the lowest due times first
 -- KEYS: sessions due processing dead jobs leases counts errors fence policy stats wake
 -- ARGV: session number seen n lease_ms max_bytes stub
--- ANSWER: OK lease_ms next_due_ms held first_fence n missing, then per job: id record due counts | SHORT lease_ms | AGAIN what | STALE | NOSESSION
+-- ANSWER: OK lease_ms next_due_ms held first_fence n missing now_ms, then per job: id record due counts | SHORT lease_ms | AGAIN what | STALE | NOSESSION
 -- seen is the highest fence that this session was given: what it leased beyond was never seen, and goes back first.
 -- The stored answer is `first_fence n expiry`. next_due_ms is -1 where nothing is due at all. stub stands in for a
 -- record that is missing. A lease_ms of 0 is the published one; a shorter one than that is refused (SHORT).
@@ -108,11 +108,11 @@ if head[2] then
     wake_up(wake)
   end
 end
-local out = {'OK', lease, next_due, '', int(first), #ids, #missing}
+local out = {'OK', lease, next_due, '', int(first), #ids, #missing, floor_ms}
 if #ids > 0 then
   local records, numbers = call('HMGET', jobs, unpack(ids)), call('HMGET', counts, unpack(ids))
   for i, id in ipairs(ids) do
-    local at = 7 + 4 * (i - 1)
+    local at = 8 + 4 * (i - 1)
     out[at + 1], out[at + 2], out[at + 3], out[at + 4] = id, records[i], dues[i], numbers[i] or ''
   end
 end

@@ -1,0 +1,107 @@
+package script
+
+import (
+	"context"
+	"errors"
+	"net"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// How long an answer is waited for until the call is repeated without it, and how many tries of one flight may be under
+// way then. A connection that died without a word is found out by the client only after its ReadTimeout, one connection
+// of its pool after the other; the second try goes out on a connection of our own.
+const (
+	silence      = time.Second
+	mostAttempts = 4
+)
+
+// errSilent is what a try has ended with whose answer is not waited for any more. It may have run, and may run yet.
+var errSilent = errors.New("no answer within a second: asked again on another connection")
+
+// attempts are the tries of one flight. What comes of one that is not the last is not wanted any more: it is as if
+// its reply had been lost.
+type attempts struct {
+	s       *Sessions
+	last    int // the number of the last try
+	out     int // how many are under way
+	failed  int // how many had no answer in time, one after the other
+	now     []*Request
+	answers chan attempt
+}
+
+type attempt struct {
+	number   int
+	requests []*Request
+}
+
+func newAttempts(s *Sessions) *attempts {
+	return &attempts{s: s, answers: make(chan attempt, mostAttempts)}
+}
+
+// send begins a try: after one that had no answer in time, on a connection of our own, and so in turns.
+func (t *attempts) send(ctx context.Context, requests []*Request) {
+	t.last++
+	t.out++
+	t.now = requests
+	one := attempt{number: t.last, requests: requests}
+	send := t.s.runner.Send
+	if t.failed%2 == 1 {
+		send = t.s.runner.SendAside
+	}
+	t.s.trying.Go(func() {
+		send(ctx, one.requests...)
+		t.answers <- one
+	})
+}
+
+// await returns the requests of the last try with their answers and errors, or nil if left ended first.
+func (t *attempts) await(left <-chan struct{}) []*Request {
+	timer := time.NewTimer(silence)
+	defer timer.Stop()
+	tired := timer.C
+	for {
+		if t.out == mostAttempts {
+			tired = nil // enough company: one of them must end first
+		}
+		select {
+		case got := <-t.answers:
+			t.out--
+			if got.number != t.last {
+				tired = timer.C
+				continue
+			}
+			t.note(got.requests)
+			return got.requests
+		case <-tired:
+			return t.silent()
+		case <-t.s.ctx.Done():
+			return t.silent()
+		case <-left:
+			return nil
+		}
+	}
+}
+
+// note keeps count of the tries that had no answer in time.
+func (t *attempts) note(requests []*Request) {
+	for _, req := range requests {
+		var network net.Error
+		if errors.As(req.Err, &network) && network.Timeout() || errors.Is(req.Err, redis.ErrPoolTimeout) {
+			t.failed++
+			return
+		}
+	}
+	t.failed = 0
+}
+
+// silent makes what stands for the last try, whose own requests are still in use.
+func (t *attempts) silent() []*Request {
+	t.failed++
+	out := make([]*Request, len(t.now))
+	for i, req := range t.now {
+		out[i] = &Request{Script: req.Script, Args: req.Args, Err: errSilent}
+	}
+	return out
+}

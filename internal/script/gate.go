@@ -1,0 +1,62 @@
+package script
+
+import (
+	"errors"
+	"math/rand/v2"
+	"net"
+	"sync"
+	"time"
+)
+
+// How far apart dials are while a server cannot be reached: the first wait, doubled up to the last.
+const (
+	firstDialWait = 50 * time.Millisecond
+	lastDialWait  = 250 * time.Millisecond
+)
+
+// A gate keeps the loops of a process from dialling a server that cannot be reached each for itself: after a dial that
+// failed, calls end with its error at once, but for one now and then, which dials again.
+type gate struct {
+	mu   sync.Mutex
+	err  error // of the last dial; nil: open
+	next time.Time
+	wait time.Duration
+}
+
+// enter tells whether a call may go: err is why not. probe says that it is the one that dials.
+func (g *gate) enter(now time.Time) (probe bool, err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	switch {
+	case g.err == nil:
+		return false, nil
+	case now.Before(g.next):
+		return false, g.err
+	}
+	g.next = now.Add(g.jittered())
+	return true, nil
+}
+
+// leave notes what came of a call.
+func (g *gate) leave(now time.Time, err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	switch {
+	case !isDial(err):
+		g.err = nil
+		return
+	case g.err == nil:
+		g.wait = firstDialWait
+	default:
+		g.wait = min(2*g.wait, lastDialWait)
+	}
+	g.err = err
+	g.next = now.Add(g.jittered())
+}
+
+func (g *gate) jittered() time.Duration { return g.wait/2 + rand.N(g.wait/2+1) }
+
+func isDial(err error) bool {
+	var op *net.OpError
+	return errors.As(err, &op) && op.Op == "dial"
+}

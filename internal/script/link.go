@@ -1,0 +1,158 @@
+package script
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+)
+
+// The connections of a Link's own: made when they are first needed, few, and never old, since an idle connection can die
+// without a word.
+const (
+	spareConnections = 8
+	spareIdle        = 2
+	spareMaxIdleTime = 10 * time.Second
+)
+
+// A Link is a user's client with what we need beside it: a few connections of our own, and what is known of whether the
+// server can be reached. Runners of one client can share one. It is safe for concurrent use.
+type Link struct {
+	rdb  redis.UniversalClient
+	gate *gate // nil for a cluster: each node is reached, or not, by itself
+
+	mu     sync.Mutex
+	spare  redis.UniversalClient
+	closed bool
+	inUse  atomic.Int64 // of spare
+}
+
+// NewLink does no I/O.
+func NewLink(rdb redis.UniversalClient) *Link {
+	l := &Link{rdb: rdb}
+	if _, ok := rdb.(*redis.Client); ok {
+		l.gate = &gate{}
+	}
+	return l
+}
+
+// Close ends the connections of our own; calls that use them fail. Later ones use the client's.
+func (l *Link) Close() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.closed = true
+	if l.spare == nil {
+		return nil
+	}
+	spare := l.spare
+	l.spare = nil
+	return spare.Close()
+}
+
+// own is the client of our own connections, or the user's where there can be none, or none any more.
+func (l *Link) own() redis.UniversalClient {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return l.rdb
+	}
+	if l.spare == nil {
+		// The pool may be larger than what we use of it: it counts failed dials up to its size, and then dials once a
+		// second only.
+		l.spare = OwnClient(l.rdb, 256*spareConnections, func(t *Tuning) {
+			t.ConnMaxIdleTime, t.MaxIdleConns = spareMaxIdleTime, spareIdle
+		})
+	}
+	if l.spare == nil {
+		return l.rdb
+	}
+	return l.spare
+}
+
+// Do sends a plain command once, on the client's connections or, aside, on our own; the first argument is its key. What
+// it answers is read from the command.
+func (l *Link) Do(ctx context.Context, aside bool, args ...any) *redis.Cmd {
+	cmd := redis.NewCmd(ctx, args...)
+	cmd.SetFirstKeyPos(1)
+	var most int64
+	if aside {
+		most = spareConnections / 2
+	}
+	err := l.use(most, func(rdb redis.UniversalClient) error {
+		_ = rdb.Process(ctx, once{cmd}) // the command holds the error
+		return cmd.Err()
+	})
+	if err != nil {
+		cmd.SetErr(err)
+	}
+	return cmd
+}
+
+// use runs a call on one of at most so many connections of our own, or with 0 on the client's. It returns an error
+// instead where the server cannot be reached; call returns the error that tells that.
+func (l *Link) use(most int64, call func(redis.UniversalClient) error) error {
+	if l.gate != nil {
+		probe, err := l.gate.enter(time.Now())
+		switch {
+		case err != nil && !l.hasIdle():
+			return err
+		case probe && !l.hasIdle():
+			most = spareConnections // whose dials are not repeated by the client
+		}
+	}
+	rdb := l.rdb
+	if most > 0 && l.inUse.Add(1) <= most {
+		rdb = l.own()
+	}
+	if most > 0 {
+		defer l.inUse.Add(-1)
+	}
+	err := call(rdb)
+	if l.gate != nil && !errors.Is(err, redis.ErrPoolTimeout) && !errors.Is(err, context.Canceled) {
+		l.gate.leave(time.Now(), err)
+	}
+	return nil
+}
+
+// hasIdle reports whether the client has a connection that was made before: no dial is needed then.
+func (l *Link) hasIdle() bool {
+	c, ok := l.rdb.(*redis.Client)
+	return ok && c.PoolStats().IdleConns > 0
+}
+
+// OwnClient makes a client out of a copy of a user's options, with a pool of its own of up to n connections, which
+// repeats nothing by itself; nil where it cannot be made: of anything but a *redis.Client or a *redis.ClusterClient.
+// Hooks are not copied. tune may change what is common to both kinds. The caller closes it.
+func OwnClient(rdb redis.UniversalClient, n int, tune func(*Tuning)) redis.UniversalClient {
+	t := Tuning{MaxIdleConns: n}
+	switch c := rdb.(type) {
+	case *redis.ClusterClient:
+		o := *c.Options()
+		t.ReadTimeout, t.ConnMaxIdleTime = o.ReadTimeout, o.ConnMaxIdleTime
+		tune(&t)
+		o.MaxRetries, o.DialerRetries, o.ReadTimeout, o.ConnMaxIdleTime = -1, 1, t.ReadTimeout, t.ConnMaxIdleTime
+		o.PoolSize, o.MinIdleConns, o.MaxIdleConns, o.MaxActiveConns = n, 0, t.MaxIdleConns, 0
+		return redis.NewClusterClient(&o)
+	case *redis.Client:
+		o := *c.Options()
+		// A fresh one: the user's client writes into its own whenever it connects, so it can be neither shared nor read.
+		o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+		t.ReadTimeout, t.ConnMaxIdleTime = o.ReadTimeout, o.ConnMaxIdleTime
+		tune(&t)
+		o.MaxRetries, o.DialerRetries, o.ReadTimeout, o.ConnMaxIdleTime = -1, 1, t.ReadTimeout, t.ConnMaxIdleTime
+		o.PoolSize, o.MinIdleConns, o.MaxIdleConns, o.MaxActiveConns = n, 0, t.MaxIdleConns, 0
+		return redis.NewClient(&o)
+	}
+	return nil
+}
+
+// Tuning is what differs between clients of our own.
+type Tuning struct {
+	ReadTimeout     time.Duration
+	ConnMaxIdleTime time.Duration
+	MaxIdleConns    int
+}

@@ -1,0 +1,102 @@
+package script
+
+import (
+	"context"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/leaseq/leaseq/internal/netfault"
+)
+
+// never is how long the client would wait for an answer by itself: longer than any test.
+func never(o *redis.Options) { o.ReadTimeout, o.PoolTimeout = time.Hour, time.Hour }
+
+func TestACallIntoADeadConnectionIsRepeatedOnAnother(t *testing.T) {
+	t.Parallel()
+	d, proxy := faultyDesk(t, never)
+	require.NoError(t, d.Do(t.Context(), count("x"), grab(1)))
+	rec := watch(proxy, countScript, func(n int, _ request) netfault.Action {
+		if n == 1 {
+			return netfault.Hold
+		}
+		return netfault.Pass
+	})
+	c := count("x")
+	require.NoError(t, d.Do(t.Context(), c))
+	require.NoError(t, c.Err)
+	requests := rec.requests()
+	require.Len(t, requests, 2)
+	assert.Equal(t, requests[0], requests[1], "under the same number")
+
+	proxy.ReleaseHeld()
+	require.Eventually(t, func() bool { return proxy.Held() == 0 }, patience, pollEvery)
+	require.NoError(t, d.Do(t.Context(), count("y")))
+	assert.Equal(t, 2, d.stat(t, "x"), "the first request, when it came at last, did nothing")
+}
+
+func TestAClaimIntoADeadConnectionIsAskedForUnderTheNextNumber(t *testing.T) {
+	t.Parallel()
+	d, proxy := faultyDesk(t, never)
+	t.Cleanup(func() { proxy.ReleaseHeld() })
+	require.NoError(t, d.Do(t.Context(), grab(4)))
+	rec := watch(proxy, grabScript, func(n int, _ request) netfault.Action {
+		if n == 1 {
+			return netfault.Hold
+		}
+		return netfault.Pass
+	})
+	c := grab(4)
+	require.NoError(t, d.Do(t.Context(), c))
+	require.NoError(t, c.Err)
+	requests := rec.requests()
+	require.Len(t, requests, 2)
+	assert.Equal(t, requests[0].session, requests[1].session)
+	assert.NotEqual(t, requests[0].number, requests[1].number)
+	_, n := grabbed(c.Reply)
+	assert.Equal(t, 2, n, "half as many")
+}
+
+func TestACallGoesOnWhereTheUsersPoolIsTaken(t *testing.T) {
+	t.Parallel()
+	d, _ := faultyDesk(t, func(o *redis.Options) { never(o); o.PoolSize = 1 })
+	ctx, release := context.WithCancel(t.Context())
+	blocked := make(chan error, 1)
+	key := d.key("wake") // read by nobody else here
+	go func() { blocked <- d.rdb.BLPop(ctx, 0, key).Err() }()
+	require.Eventually(t, func() bool { return d.rdb.PoolStats().TotalConns == 1 && d.rdb.PoolStats().IdleConns == 0 }, patience, pollEvery)
+	c := count("x")
+	require.NoError(t, d.Do(t.Context(), c))
+	require.NoError(t, c.Err)
+	require.NoError(t, d.direct.LPush(t.Context(), key, "1").Err())
+	require.NoError(t, next(t, blocked))
+	release()
+}
+
+func TestASilentServerIsAskedAFewTimesOnly(t *testing.T) {
+	t.Parallel()
+	d, proxy := faultyDesk(t, never)
+	require.NoError(t, d.Do(t.Context(), count("x")))
+	var asked atomic.Int64
+	proxy.Decide(func(cmd []string) netfault.Action {
+		if _, ok := asks(cmd, countScript); ok {
+			asked.Add(1)
+			return netfault.Hold
+		}
+		return netfault.Pass
+	})
+	c := count("x")
+	done := make(chan error, 1)
+	go func() { done <- d.Do(t.Context(), c) }()
+	require.Eventually(t, func() bool { return asked.Load() == mostAttempts }, patience, pollEvery)
+	assert.Never(t, func() bool { return asked.Load() > mostAttempts }, 3*silence, 50*time.Millisecond)
+	proxy.Decide(nil)
+	proxy.ReleaseHeld()
+	require.NoError(t, next(t, done))
+	require.NoError(t, c.Err)
+	assert.Equal(t, 2, d.stat(t, "x"), "all of them ran, once")
+}
