@@ -5,10 +5,13 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/leaseq/leaseq/internal/redistest"
@@ -115,6 +118,66 @@ func BenchmarkEnqueue(b *testing.B) {
 			}
 			b.ReportMetric(float64(batch)*float64(b.N)/b.Elapsed().Seconds(), "jobs/s")
 			require.NoError(b, q.Close(context.Background()))
+		})
+	}
+}
+
+// BenchmarkEnqueueConcurrently enqueues jobs of 200 bytes from 50 goroutines: through a Queue, whose callers share
+// round trips; through the same script in a call of each caller's own; and by a script of two commands, without any of
+// the queue's guarantees, in an EVALSHA of each caller's own.
+func BenchmarkEnqueueConcurrently(b *testing.B) {
+	payload := []byte(strings.Repeat("x", 200))
+	ways := map[string]func(b *testing.B, rdb *redis.Client) (enqueue func() error){
+		"queue": func(b *testing.B, rdb *redis.Client) func() error {
+			q, err := reliable.New(rdb, "bench", nil)
+			require.NoError(b, err)
+			b.Cleanup(func() { require.NoError(b, q.Close(context.Background())) })
+			return func() error {
+				_, err := q.Enqueue(context.Background(), reliable.Item{Kind: "bench", Payload: payload})
+				return err
+			}
+		},
+		"own-call": func(b *testing.B, rdb *redis.Client) func() error {
+			q, err := reliable.New(rdb, "bench", nil)
+			require.NoError(b, err)
+			b.Cleanup(func() { require.NoError(b, q.Close(context.Background())) })
+			return func() error {
+				_, err := q.EnqueueMany(context.Background(), []reliable.Item{{Kind: "bench", Payload: payload}})
+				return err
+			}
+		},
+		"own-evalsha": func(b *testing.B, rdb *redis.Client) func() error {
+			bare := redis.NewScript(`
+redis.call('HSET', KEYS[2], ARGV[1], ARGV[2])
+return redis.call('ZADD', KEYS[1], ARGV[3], ARGV[1])`)
+			keys := []string{"{bench}:due", "{bench}:jobs"}
+			return func() error {
+				return bare.Run(context.Background(), rdb, keys, reliable.NewID(), payload, time.Now().UnixMilli()).Err()
+			}
+		},
+	}
+	for _, way := range []string{"queue", "own-call", "own-evalsha"} {
+		b.Run(way, func(b *testing.B) {
+			server := redistest.Server(b, nil)
+			rdb := redis.NewClient(&redis.Options{Addr: server.Addr(), PoolSize: 50})
+			b.Cleanup(func() { _ = rdb.Close() })
+			enqueue := ways[way](b, rdb)
+			require.NoError(b, enqueue())
+			var left atomic.Int64
+			left.Store(int64(b.N))
+			b.ReportAllocs()
+			b.ResetTimer()
+			var all sync.WaitGroup
+			for range 50 {
+				all.Go(func() {
+					for left.Add(-1) >= 0 {
+						assert.NoError(b, enqueue())
+					}
+				})
+			}
+			all.Wait()
+			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "jobs/s")
+			b.StopTimer()
 		})
 	}
 }

@@ -75,7 +75,7 @@ func (q *Queue) claimNow(ctx context.Context, keeper *lease.Keeper, n int, o *Cl
 			odd = append(odd, job.verdict(q.verdictForRecord(err)))
 			continue
 		}
-		job.hold = keeper.Hold(context.Background(), &got.Jobs[i])
+		job.hold = keeper.Hold((*jobContext)(job), &got.Jobs[i])
 		if !o.KeepAlive {
 			job.hold.StopExtending()
 		}

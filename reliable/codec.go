@@ -15,7 +15,8 @@ type Codec interface {
 	Name() string
 }
 
-// JSON is the default [Codec]: encoding/json as it is. What that means for payloads:
+// JSON is the default [Codec]: encoding/json as it is. Package reliable/msgpackcodec has one for MessagePack. What JSON
+// means for payloads:
 //
 //   - Decoded into any, every number becomes a float64: whole numbers beyond 2⁵³ change. Use an integer type,
 //     [json.Number] or a string for them.

@@ -8,7 +8,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/leaseq/leaseq/internal/wire"
 	"github.com/leaseq/leaseq/lease"
 )
 
@@ -28,8 +27,8 @@ const (
 type ConsumerOptions struct {
 	// Concurrency is how many handlers run at a time: 1 to 10,000. Jobs are claimed only for free slots. Default 32.
 	Concurrency int
-	// NoExtend lets leases run out while handlers run. JobTimeout then defaults to the lease, DrainTimeout to the lease
-	// where that is shorter than its own default, and a longer one of either is refused, that of a kind included.
+	// NoExtend lets leases run out while handlers run. JobTimeout and DrainTimeout then default to the lease, and a longer
+	// one of either is refused, that of a kind included.
 	NoExtend bool
 	// NoSweep leaves expired leases to other consumers or the sidecar. Default: this consumer sweeps its queue too.
 	NoSweep bool
@@ -43,6 +42,9 @@ type ConsumerOptions struct {
 	WakeFallback time.Duration
 	// Holder is this process' readable name, 1–64 bytes. Default <host>/<pid>.
 	Holder string
+	// Middleware are put around the Handler, once, by NewConsumer; the first is the outermost. One that is nil, that
+	// returns a nil Handler, or that panics, is refused. Default: none.
+	Middleware []Middleware
 	// Hooks are called for what happens to jobs. Default: none.
 	Hooks *Hooks
 	// Logger. Default: none.
@@ -52,9 +54,11 @@ type ConsumerOptions struct {
 // A Consumer claims jobs of one queue and runs a Handler for each. Run starts and stops it.
 type Consumer struct {
 	queue   *Queue
-	handler Handler
+	handler Handler // as it was given: a Mux is asked for timeouts
+	wrapped Handler // with the middleware around it: what jobs are given to
 	opts    ConsumerOptions
 	running atomic.Bool
+	current atomic.Pointer[run] // nil: it does not run
 
 	unknownKinds *growingDelays
 	newer        *growingDelays
@@ -65,22 +69,23 @@ type Consumer struct {
 func NewConsumer(q *Queue, h Handler, o *ConsumerOptions) (*Consumer, error) {
 	var errs []error
 	if q == nil {
-		return nil, errors.New("reliable.NewConsumer: the Queue is nil")
+		return nil, errors.New("reliable.NewConsumer: the Queue is nil: want one made by New")
 	}
 	if isNil(h) {
-		errs = append(errs, errors.New("the Handler is nil"))
+		errs = append(errs, errors.New("the Handler is nil: want a Mux, a HandlerFunc, or one of your own"))
 	}
 	var opts ConsumerOptions
 	if o != nil {
 		opts = *o
 	}
 	opts.fill(q)
-	errs = append(errs, opts.validate(q), opts.validateKinds(q, h), lease.CanWait(q.rdb))
+	wrapped, err := wrap(h, opts.Middleware)
+	errs = append(errs, opts.validate(q), opts.validateKinds(q, h), err, lease.CanWait(q.rdb))
 	if err := errors.Join(errs...); err != nil {
 		return nil, fmt.Errorf("reliable.NewConsumer(%q): %w", q.name, err)
 	}
 	return &Consumer{
-		queue: q, handler: h, opts: opts,
+		queue: q, handler: h, wrapped: wrapped, opts: opts,
 		unknownKinds: newUnknownKinds(time.Now), newer: newNewerVersions(time.Now),
 	}, nil
 }
@@ -111,7 +116,7 @@ func (o *ConsumerOptions) fill(q *Queue) {
 	if o.DrainTimeout == 0 {
 		o.DrainTimeout = DefaultDrainTimeout
 		if o.NoExtend {
-			o.DrainTimeout = min(DefaultDrainTimeout, q.opts.Lease)
+			o.DrainTimeout = q.opts.Lease
 		}
 	}
 	if o.WakeFallback == 0 {
@@ -170,15 +175,11 @@ func (c *Consumer) Run(ctx context.Context) error {
 		return ErrRunning
 	}
 	defer c.running.Store(false)
-	store, err := lease.NewStore(c.queue.rdb, c.queue.name, &lease.StoreOptions{
-		Prefix: c.queue.opts.Prefix, Holder: c.opts.Holder, Stub: wire.Stub(),
-	})
+	r, err := newRun(c)
 	if err != nil {
 		return err
 	}
-	r, err := newRun(c, store)
-	if err != nil {
-		return err
-	}
+	c.current.Store(r)
+	defer c.current.Store(nil)
 	return r.work(ctx)
 }

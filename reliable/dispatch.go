@@ -35,6 +35,7 @@ type dispatcher struct {
 	failure   error // of the last round trip
 
 	stopping bool
+	after    aftermath
 	last     <-chan time.Time // the end of all waiting, once stopping
 	drain    <-chan time.Time // the end of the handlers' time
 	drained  bool
@@ -70,8 +71,10 @@ func (r *run) dispatch(ctx context.Context) error {
 	leave := r.waiter.Listen()
 	defer leave()
 	stop := ctx.Done()
+	defer r.tellEnd()
 	for {
 		r.launch()
+		r.slots.Store(int64(r.free))
 		if r.stopping && len(r.held) == 0 && (r.drained || !r.flying) {
 			return nil // a claim without an answer in all that time is given back by its seal, or was never made
 		}
@@ -84,7 +87,7 @@ func (r *run) dispatch(ctx context.Context) error {
 		case took := <-r.waiter.C():
 			r.woken(took)
 		case <-r.due.C:
-			r.look()
+			r.dueNow()
 		case <-r.silence.C:
 			r.look()
 			r.silence.Reset(r.opts.WakeFallback + lateWake)
@@ -208,6 +211,7 @@ func (r *run) digestSettles(f flight) error {
 			var unknown *UnknownError
 			if !errors.As(f.done[i].Err, &unknown) {
 				r.forget(w)
+				r.after.count(r.stopping, w, f.done[i])
 				r.settled(w, f.done[i])
 				continue
 			}
@@ -224,8 +228,10 @@ func (r *run) digestSettles(f flight) error {
 
 func (r *run) digestClaim(f flight) error {
 	if f.claimErr != nil {
+		r.claims.Failed(f.claimErr)
 		return f.claimErr
 	}
+	r.claims.Worked()
 	r.owed = r.owed && r.again
 	if f.claimed.Missing > 0 {
 		r.failed("", fmt.Errorf("%d due jobs had no record, and were put into dead", f.claimed.Missing))
@@ -233,6 +239,7 @@ func (r *run) digestClaim(f flight) error {
 	r.claimable = f.claimed.NextDue == 0 || r.again
 	r.due.Stop()
 	if f.claimed.NextDue > 0 {
+		r.owed = r.owed || r.stopping // nobody else may know of that time
 		next := time.Until(f.claimed.At.Add(min(f.claimed.NextDue, mostSleep)))
 		r.due.Reset(max(next, 0) + rand.N(dueJitter))
 	}
@@ -245,7 +252,7 @@ func (r *run) digestClaim(f flight) error {
 // take gives a claimed job to a worker, or back.
 func (r *run) take(l *lease.Lease) {
 	job, err := newJob(l, r.store, &r.queue.opts)
-	job.hold = r.keeper.Hold(context.Background(), l)
+	job.hold = r.keeper.Hold((*jobContext)(job), l)
 	w := &work{job: job}
 	r.held[w] = struct{}{}
 	switch {
@@ -263,6 +270,14 @@ func (r *run) take(l *lease.Lease) {
 
 // look asks for a claim, now or when a slot is free.
 func (r *run) look() { r.claimable, r.again = true, true }
+
+// dueNow is called when the time has come that a claim told of. Whose timer that is owes a claim, as if it had taken a
+// wake-up: others may not know of the time.
+func (r *run) dueNow() {
+	r.look()
+	r.owed = true
+	r.payDebt()
+}
 
 // woken is called for a wake-up that this process took, or at the fallback: either asks for a claim, which a taken one
 // makes a duty. A process that cannot claim now passes the wake-up on.

@@ -23,9 +23,7 @@ func idleRun(t *testing.T, rdb redis.UniversalClient, o *ConsumerOptions) *run {
 	require.NoError(t, err)
 	c, err := NewConsumer(q, HandlerFunc(func(context.Context, *Job) error { return nil }), o)
 	require.NoError(t, err)
-	store, err := lease.NewStore(rdb, q.name, &lease.StoreOptions{Stub: wire.Stub()})
-	require.NoError(t, err)
-	r, err := newRun(c, store)
+	r, err := newRun(c)
 	require.NoError(t, err)
 	r.free, r.held, r.wait = c.opts.Concurrency, map[*work]struct{}{}, firstPause
 	r.landed = make(chan flight, 1)
@@ -36,7 +34,7 @@ func idleRun(t *testing.T, rdb redis.UniversalClient, o *ConsumerOptions) *run {
 		r.aside.Wait()
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
-		_ = store.Close(ctx)
+		_ = r.store.Close(ctx)
 	})
 	return r
 }

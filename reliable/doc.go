@@ -26,11 +26,14 @@
 //
 // What a handler returns, against why its context ended, decides:
 //
-//	                 nil    Discard   RetryAfter   Release    other error
-//	none             ack    bury      nack at d    release    nack
-//	job timeout      ack    bury      nack at d    release    nack
-//	shutdown         ack    bury      nack at d    release    release
-//	local deadline   ack    bury      nack at d    release    release (nack where nobody renews)
+//	                 nil    Discard   RetryAfter   Release    other error   never returned
+//	none             ack    bury      nack at d    release    nack          extended until the timeout
+//	job timeout      ack    bury      nack at d    release    nack          the lease runs out
+//	shutdown         ack    bury      nack at d    release    release       release
+//	local deadline   ack    bury      nack at d    release    release       the lease runs out
+//	 (nobody extends)                                         nack
 //	lost             as the first row: sent once, refused, nothing is written
 //	cancelled        as the first row: whatever it is, the job is removed
+//
+// docs/consumer.md tells all that a Consumer does: claims and slots, timeouts, the times of a stop, middleware, hooks.
 package reliable

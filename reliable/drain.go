@@ -4,12 +4,16 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/leaseq/leaseq/lease"
 )
 
 // beginStop: nothing more is claimed. The blocking connection is closed first, so that no wake-up is taken any more.
 func (r *run) beginStop() {
 	r.stopping = true
+	r.ending.Store(true)
 	r.aside.Go(r.waiter.Close)
+	r.owed = r.due.Stop() || r.owed // others must learn of the time that this process waits for
 	if !r.flying {
 		r.payDebt()
 	}
@@ -37,6 +41,7 @@ func (r *run) abandonHandlers() {
 		switch {
 		case w.phase.CompareAndSwap(phaseWaiting, phaseAbandoned):
 		case w.phase.CompareAndSwap(phaseRunning, phaseAbandoned):
+			r.after.abandoned++
 			r.emitFor(w, eventOverdue, w.running(), ErrShutdown, time.Time{})
 		default:
 			continue
@@ -53,6 +58,29 @@ func (r *run) abandonHandlers() {
 		}
 		r.pending = append(r.pending, w)
 	}
+}
+
+// aftermath is what became of the jobs that were held when the run was asked to end.
+type aftermath struct{ acked, released, other, lost, abandoned int }
+
+func (e *aftermath) count(stopping bool, w *work, s lease.Settled) {
+	switch {
+	case !stopping:
+	case s.Err != nil:
+		e.lost++
+	case w.verdict.Op == lease.Ack:
+		e.acked++
+	case w.verdict.Op == lease.Release:
+		e.released++
+	default:
+		e.other++
+	}
+}
+
+// tellEnd says what became of the jobs that were held when ctx ended.
+func (r *run) tellEnd() {
+	r.opts.Logger.Info("stopped", "queue", r.queue.name, "acked", r.after.acked, "released", r.after.released,
+		"nacked_or_buried", r.after.other, "lost", r.after.lost, "abandoned", r.after.abandoned, "unsettled", len(r.held))
 }
 
 var errNotTaken = errors.New("redis did not take the verdicts in time")

@@ -15,9 +15,12 @@ const maxAhead = 100 * 365 * 24 * time.Hour
 
 // An Item is one job to enqueue, untyped.
 type Item struct {
-	Kind    string            // 1–128 of A-Z a-z 0-9 . _ : / -
-	Payload []byte            // returned exactly; nil and empty are valid, and arrive with length 0
-	Headers map[string]string // at most 4 KiB together
+	Kind    string // 1–128 of A-Z a-z 0-9 . _ : / -
+	Payload []byte // returned exactly; nil and empty are valid, and arrive with length 0
+	// Headers go with the payload, as for traces or tenants: at most [MaxHeaders] bytes, names and values together; more
+	// is a [*TooLargeError]. A name is at least 1 byte of valid UTF-8 without control characters, a value any bytes. They
+	// are stored with the job once, and every start of it gets them as they were, after retries and a redrive too.
+	Headers map[string]string
 
 	// ID of the job, 1–256 bytes of valid UTF-8 without control characters. Give one that follows from what the job is
 	// about ("close:10086"), and a repeated enqueue makes no second job while the first exists. Default: a new one of 26
@@ -33,7 +36,8 @@ type Item struct {
 	MaxRetries, MaxExpiries *int
 }
 
-// EnqueueOptions are the optional settings of a typed Enqueue; nil is valid. The fields are those of [Item].
+// EnqueueOptions are the optional settings of a typed Enqueue; nil is valid. The fields are those of [Item], with the
+// same bounds.
 type EnqueueOptions struct {
 	ID                      string
 	Delay                   time.Duration
@@ -72,13 +76,21 @@ func Enqueue[T Kinder](ctx context.Context, q *Queue, value T, o *EnqueueOptions
 	})
 }
 
-// Enqueue makes one job. The error is that of the returned Enqueued.
+// Enqueue makes one job. The error is that of the returned Enqueued. Calls that come while another one of this Queue is
+// under way go out together in the next, so that many goroutines share a round trip; none waits for others to come, a
+// mistake in one job never fails another, and a caller whose ctx ends leaves the others alone: it gets an
+// [*UnknownError], and its job stays in the call.
 func (q *Queue) Enqueue(ctx context.Context, item Item) (Enqueued, error) {
-	results, err := q.EnqueueMany(ctx, []Item{item})
-	if results[0].Err == nil {
-		results[0].Err = err
+	one, err := q.prepare(&item, time.Now())
+	if err == nil {
+		if err = q.register(ctx); err != nil {
+			err = fmt.Errorf("%w: %w", ErrNeverRan, err)
+		}
 	}
-	return results[0], results[0].Err
+	if err == nil {
+		err = q.group.enqueue(ctx, &one)
+	}
+	return Enqueued{ID: one.ID, Err: err}, err
 }
 
 // EnqueueMany makes jobs in batches of up to 256 items and 4 MiB, each one call, in order. There is one result per item,
@@ -181,7 +193,12 @@ func (q *Queue) prepare(item *Item, now time.Time) (lease.Item, error) {
 		errs = append(errs, fmt.Errorf("Delay is %v, At is %v: want at most 100 years from now", item.Delay, item.At))
 	}
 	errs = append(errs, checkLimit("MaxRetries", item.MaxRetries), checkLimit("MaxExpiries", item.MaxExpiries))
-	envelope := wire.Envelope{Kind: item.Kind, Payload: item.Payload, Headers: item.Headers, EnqueuedAt: now}
+	envelope := wire.Envelope{Kind: item.Kind, Payload: item.Payload, EnqueuedAt: now}
+	if err := checkHeaders(item.Headers); err != nil {
+		errs = append(errs, err)
+	} else {
+		envelope.Headers = item.Headers
+	}
 	record, err := wire.Append(make([]byte, 0, len(item.Payload)+len(item.Kind)+32), &envelope)
 	if err := errors.Join(append(errs, err)...); err != nil {
 		return out, fmt.Errorf("enqueue %s: %w", reasonText(out.ID, 64), err)

@@ -45,10 +45,10 @@ type (
 var ErrShutdown = errors.New("the consumer is shutting down")
 
 // ErrSettled says that a job was settled already, by this holder.
-var ErrSettled = errors.New("the job was settled already")
+var ErrSettled = errors.New("the job was settled already, by this holder: settle each job once")
 
 // ErrRunning says that a Consumer runs already.
-var ErrRunning = errors.New("the consumer runs already")
+var ErrRunning = errors.New("the consumer runs already: wait until Run has returned")
 
 // A DrainError says that a Consumer stopped before Redis had taken all verdicts: these jobs' leases run out by
 // themselves, and the jobs run again.
@@ -63,7 +63,7 @@ func (e *DrainError) Error() string {
 	if len(shown) > 10 {
 		shown, more = shown[:10], ", …"
 	}
-	return fmt.Sprintf("stopped with %d jobs not settled (%s%s): %v", len(e.IDs), strings.Join(shown, ", "), more, e.Cause)
+	return fmt.Sprintf("stopped with %d jobs not settled (%s%s), which run again when their leases have run out: %v", len(e.IDs), strings.Join(shown, ", "), more, e.Cause)
 }
 
 // Unwrap returns the cause.

@@ -89,5 +89,5 @@ func ExampleQueue_Claim() {
 	// Output:
 	// notice: your parcel is on its way
 	// <nil>
-	// the job was settled already
+	// the job was settled already, by this holder: settle each job once
 }

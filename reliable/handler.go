@@ -13,7 +13,8 @@ import (
 // and the leases of the jobs that it held expire.
 //
 // ctx ends when the lease is lost, when the job's time is over ([ErrJobTimeout]) or when the Consumer stops;
-// [context.Cause] tells which. A handler should return soon after.
+// [context.Cause] tells which. A handler should return soon after. [JobFrom] finds the job in it. What is to happen around
+// every handler is a [Middleware].
 type Handler interface {
 	Handle(ctx context.Context, job *Job) error
 }

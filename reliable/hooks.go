@@ -3,6 +3,8 @@ package reliable
 import (
 	"context"
 	"time"
+
+	"github.com/leaseq/leaseq/internal/callback"
 )
 
 // An Event is something that happened to a job, or to a queue as a whole (ID is then empty). Fields that do not apply
@@ -30,8 +32,11 @@ type Event struct {
 //
 // They are called one after the other for one job, and by many goroutines at once for several. A hook must be quick:
 // OnStart and OnOverdue delay their worker, all others the one goroutine that claims and settles for the whole
-// Consumer. A hook that panics is logged and otherwise changes nothing; a hook
-// must not call [runtime.Goexit]. The context carries the values of the handler's context, but may have ended already.
+// Consumer. A hook that panics is logged and otherwise changes nothing. A hook must not call [runtime.Goexit], as FailNow
+// of a test does: it would end a goroutine without which the Consumer lives and does nothing, so that it ends the process
+// instead, with a panic that says so.
+//
+// Of an event about a job, the context is that of [Job.Context], which may have ended already: [JobFrom] finds the job.
 type Hooks struct {
 	// OnStart: a handler is about to be called.
 	OnStart func(ctx context.Context, e Event)
@@ -99,19 +104,24 @@ func (h *Hooks) hook(name eventName) func(context.Context, Event) {
 	return nil
 }
 
-// fire calls the hook for an event, if there is one. h may be nil. If the hook panics, fire returns a *panicError.
+// fire calls the hook for an event, if there is one. h may be nil. If the hook panics, fire returns a *panicError; if
+// it calls runtime.Goexit, fire panics.
 func (h *Hooks) fire(ctx context.Context, name eventName, e Event) (err error) {
-	fn := h.hook(name)
-	if fn == nil {
-		return nil
+	if fn := h.hook(name); fn != nil {
+		callback.Run("the hook for "+string(name), func() { err = caught(func() { fn(ctx, e) }) })
 	}
+	return err
+}
+
+// caught calls fn and returns its panic as a *panicError.
+func caught(fn func()) (err error) {
 	returned := false
 	defer func() {
-		if !returned {
+		if !returned { // of a Goexit, which goes on whatever is done here, the error is lost
 			err = panicked(recover())
 		}
 	}()
-	fn(ctx, e)
+	fn()
 	returned = true
 	return nil
 }

@@ -41,7 +41,7 @@ func validateID(id string) error {
 	}
 	var errs []error
 	if !utf8.ValidString(id) {
-		errs = append(errs, fmt.Errorf("job ID %q is not valid UTF-8", id))
+		errs = append(errs, fmt.Errorf("job ID %q is not valid UTF-8: want text", id))
 	}
 	for at, r := range id {
 		if unicode.IsControl(r) {

@@ -3,6 +3,7 @@ package reliable
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -15,6 +16,8 @@ type Job struct {
 	ID      string
 	Kind    string
 	Payload []byte
+	// Headers are those that the job was enqueued with; nil where it has none. The map is this start's own: what a handler
+	// changes in it is seen by the middleware around it, and never stored.
 	Headers map[string]string
 
 	EnqueuedAt time.Time // by the producer's clock, for people
@@ -101,7 +104,7 @@ func (j *Job) Bury(ctx context.Context, reason error) error {
 // needs it only to go beyond that.
 func (j *Job) Extend(ctx context.Context, d time.Duration) error {
 	if d < 0 {
-		return errors.New("extend " + j.ID + ": a negative duration: want 0 or more")
+		return fmt.Errorf("extend %s: a duration of %v: want 0 or more", j.ID, d)
 	}
 	got, err := j.store.Extend(ctx, d, []lease.Held{{ID: j.ID, Token: j.lease.Token}})
 	if err != nil {

@@ -45,9 +45,9 @@ func (long) Kind() string { return strings.Repeat("k", 129) }
 
 type embedding struct{ Kinder }
 
-type callback func()
+type function func()
 
-func (callback) Kind() string { return "callback" }
+func (function) Kind() string { return "function" }
 
 type channel chan int
 
@@ -87,7 +87,7 @@ func TestTypesThatHaveNoUsableKindAreRefused(t *testing.T) {
 	kindFails[spaced](t, `kind of reliable.spaced: kind "not a kind" holds ' '`)
 	kindFails[long](t, "129 bytes")
 	kindFails[Kinder](t, "want one that a payload decodes into")
-	kindFails[callback](t, "want one that a payload decodes into")
+	kindFails[function](t, "want one that a payload decodes into")
 	kindFails[channel](t, "want one that a payload decodes into")
 	kindFails[embedding](t, "Kind of a fresh value has panicked: runtime error: invalid memory address")
 }

@@ -3,6 +3,8 @@ package reliable
 import (
 	"context"
 	"log/slog"
+
+	"github.com/leaseq/leaseq/internal/callback"
 )
 
 // emit writes one line to the log ("job done", "queue error") and calls the hook for an event. hooks may be nil. A hook that panics is logged as
@@ -62,10 +64,6 @@ func (e Event) attrs() []slog.Attr {
 	return attrs
 }
 
-// loggerOr returns log, or a logger that writes nothing where log is nil. The global logger is never used.
-func loggerOr(log *slog.Logger) *slog.Logger {
-	if log == nil {
-		return slog.New(slog.DiscardHandler)
-	}
-	return log
-}
+// loggerOr returns log, or a logger that writes nothing where log is nil. The global logger is never used. A handler that
+// calls runtime.Goexit ends the process, as a hook does.
+func loggerOr(log *slog.Logger) *slog.Logger { return callback.Logger(log) }

@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/leaseq/leaseq/internal/keys"
+	"github.com/leaseq/leaseq/internal/script"
 	"github.com/leaseq/leaseq/internal/wire"
 	"github.com/leaseq/leaseq/lease"
 )
@@ -63,6 +64,7 @@ type Queue struct {
 	store *lease.Store
 
 	registered atomic.Bool
+	group      group
 	hand       handClaims
 }
 
@@ -77,7 +79,10 @@ func New(rdb redis.UniversalClient, name string, o *QueueOptions) (*Queue, error
 	if err != nil {
 		return nil, fmt.Errorf("reliable.New: %w", err)
 	}
-	return &Queue{name: name, rdb: rdb, opts: opts, store: store, hand: handClaims{closing: make(chan struct{})}}, nil
+	return &Queue{
+		name: name, rdb: rdb, opts: opts, store: store,
+		group: group{store: store}, hand: handClaims{closing: make(chan struct{})},
+	}, nil
 }
 
 func queueOptions(o *QueueOptions) (QueueOptions, error) {
@@ -160,7 +165,9 @@ func (q *Queue) Name() string { return q.name }
 func (q *Queue) Close(ctx context.Context) error {
 	var hand sync.WaitGroup
 	hand.Go(q.hand.close)
+	q.group.close()
 	err := q.store.Close(ctx)
+	q.group.await()
 	hand.Wait()
 	return err
 }
@@ -172,18 +179,31 @@ func (q *Queue) register(ctx context.Context) error {
 		return nil
 	}
 	answer := make(chan error, 1)
-	go func() {
-		err := q.store.Register(ctx)
+	if !q.group.spawn(func() {
+		err := q.registerNow(ctx)
 		if err == nil {
 			q.registered.Store(true)
 		}
 		answer <- err
-	}()
+	}) {
+		return lease.ErrClosed
+	}
 	select {
 	case err := <-answer:
 		return err
 	case <-ctx.Done():
 		return ctx.Err()
+	}
+}
+
+// registerNow repeats a write that is safe to run twice until it is answered or refused, as every other call is.
+func (q *Queue) registerNow(ctx context.Context) error {
+	for wait := 4 * time.Millisecond; ; wait = min(2*wait, time.Second) {
+		err := q.store.Register(ctx)
+		var refused *ServerError
+		if err == nil || errors.As(err, &refused) || errors.Is(err, redis.ErrClosed) || script.Sleep(ctx, wait) != nil {
+			return err
+		}
 	}
 }
 

@@ -18,10 +18,9 @@ func TestARunningConsumerRestoresTheNameAndThePolicyOfItsQueue(t *testing.T) {
 	require.NoError(t, err)
 	c, err := NewConsumer(q, NewMux(), nil)
 	require.NoError(t, err)
-	store, err := lease.NewStore(rdb, name, nil)
+	r, err := newRun(c)
 	require.NoError(t, err)
-	r, err := newRun(c, store)
-	require.NoError(t, err)
+	store := r.store
 	part, err := keys.New(keys.DefaultPrefix, name, 0)
 	require.NoError(t, err)
 	leaseMS := func() string {

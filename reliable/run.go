@@ -3,10 +3,16 @@ package reliable
 import (
 	"context"
 	"errors"
+	"fmt"
+	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/leaseq/leaseq/internal/callback"
+	"github.com/leaseq/leaseq/internal/pulse"
 	"github.com/leaseq/leaseq/internal/script"
+	"github.com/leaseq/leaseq/internal/wire"
 	"github.com/leaseq/leaseq/lease"
 )
 
@@ -22,13 +28,27 @@ type run struct {
 	finished inbox
 	aside    sync.WaitGroup // wake-ups being passed on
 
+	claims pulse.Pulse
+	late   latecomers
+	slots  atomic.Int64 // free ones, as last known
+	ending atomic.Bool  // nothing more is claimed
+	quiet  pulse.Quiet
+
 	dispatcher
 }
 
-func newRun(c *Consumer, store *lease.Store) (*run, error) {
-	r := &run{Consumer: c, store: store, jobs: make(chan *work, c.opts.Concurrency)}
+func newRun(c *Consumer) (*run, error) {
+	r := &run{Consumer: c, jobs: make(chan *work, c.opts.Concurrency)}
 	r.finished.notify = make(chan struct{}, 1)
+	r.claims.Begin()
 	var err error
+	r.store, err = lease.NewStore(c.queue.rdb, c.queue.name, &lease.StoreOptions{
+		Prefix: c.queue.opts.Prefix, Holder: c.opts.Holder, Stub: wire.Stub(), OnRepeat: r.repeated,
+	})
+	if err != nil {
+		return nil, err
+	}
+	store := r.store
 	r.keeper, err = lease.NewKeeper(store, &lease.KeeperOptions{NoExtend: c.opts.NoExtend, Logger: c.opts.Logger})
 	if err != nil {
 		return nil, err
@@ -59,7 +79,7 @@ func (r *run) work(ctx context.Context) error {
 	for range r.opts.Concurrency {
 		go r.worker()
 	}
-	err = r.dispatch(ctx)
+	callback.Run("a Logger", func() { err = r.dispatch(ctx) })
 	close(r.jobs)
 	stop()
 	loops.Go(r.waiter.Close)
@@ -86,6 +106,7 @@ func (r *run) introduce(ctx context.Context) bool {
 		if ctx.Err() != nil {
 			return false
 		}
+		r.claims.Failed(err)
 		r.failed("", err)
 		if script.Sleep(ctx, wait) != nil {
 			return false
@@ -99,6 +120,9 @@ const remindEvery = time.Minute
 
 func (r *run) remind(ctx context.Context) {
 	for script.Sleep(ctx, remindEvery) == nil {
+		if overdue := r.late.report(r.opts.Concurrency); overdue != nil {
+			r.opts.Logger.Warn("handlers do not heed their job timeout", "queue", r.queue.name, "error", overdue, "slots", len(overdue.Handlers))
+		}
 		if err := r.remindOnce(ctx); err != nil && ctx.Err() == nil {
 			r.failed("", err)
 		}
@@ -132,9 +156,26 @@ func (r *run) passOn() {
 	})
 }
 
-// failed reports an error of ours.
+// failed reports an error of ours: to the hook each time, to the log not too often where it is about no one job.
 func (r *run) failed(id string, err error) {
-	emit(context.Background(), r.opts.Logger, r.opts.Hooks, eventError, Event{Queue: r.queue.name, ID: id, Err: err})
+	log := r.opts.Logger
+	if id == "" {
+		switch muted, ok := r.quiet.Loud(); {
+		case !ok:
+			log = slog.New(slog.DiscardHandler)
+		case muted > 0:
+			log = log.With("muted_failures", muted)
+		}
+	}
+	emit(context.Background(), log, r.opts.Hooks, eventError, Event{Queue: r.queue.name, ID: id, Err: err})
+}
+
+// repeated is told of each try of a call that had no answer.
+func (r *run) repeated(op string, err error) {
+	if op == "claim" {
+		r.claims.Failed(err)
+	}
+	r.failed("", fmt.Errorf("%s is repeated: %w", op, err))
 }
 
 // inbox is where workers leave what they have finished.

@@ -13,8 +13,6 @@ import (
 
 	"github.com/leaseq/leaseq/internal/keys"
 	"github.com/leaseq/leaseq/internal/redistest"
-	"github.com/leaseq/leaseq/internal/wire"
-	"github.com/leaseq/leaseq/lease"
 )
 
 // unruly is a handler that ends in every way there is, by the job's number.
@@ -75,9 +73,7 @@ func TestNoSlotAndNoLeaseIsLostWhateverHandlersAndHooksDo(t *testing.T) {
 	for i := 9; i < n; i += 10 { // records that nobody can read
 		require.NoError(t, rdb.HSet(t.Context(), part.Key("jobs"), items[i].ID, "\xffrubbish").Err())
 	}
-	store, err := lease.NewStore(rdb, name, &lease.StoreOptions{Stub: wire.Stub()})
-	require.NoError(t, err)
-	r, err := newRun(c, store)
+	r, err := newRun(c)
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)

@@ -68,7 +68,7 @@ func (r *run) handle(w *work) (survives bool) {
 		defer close(told)
 		r.overdue(ctx, w)
 	})
-	runHandler(ctx, r.handler, w.job, func(err error, alive bool) {
+	runHandler(ctx, r.wrapped, w.job, func(err error, alive bool) {
 		if !unwatch() {
 			<-told // hooks for one job are called one after the other
 		}
@@ -96,12 +96,14 @@ func (r *run) timeoutOf(job *Job) time.Duration {
 func (r *run) overdue(ctx context.Context, w *work) {
 	if cause := context.Cause(ctx); errors.Is(cause, ErrJobTimeout) {
 		w.job.hold.StopExtending()
+		r.late.add(w)
 		r.emitFor(w, eventOverdue, w.running(), cause, time.Time{})
 	}
 }
 
 // returned notes what a handler returned. Nothing of w is touched before it is certain that w was not abandoned.
 func (r *run) returned(ctx context.Context, w *work, err error) {
+	r.late.remove(w)
 	if !w.phase.CompareAndSwap(phaseRunning, phaseOver) {
 		return // released meanwhile, and somebody else's
 	}
@@ -142,9 +144,9 @@ func (r *run) emitFor(w *work, name eventName, ran time.Duration, err error, nex
 		RunTime: ran, Err: err, NextRun: next,
 	}
 	if began := w.started.Load(); began != 0 {
-		e.Wait = max(processStart.Add(time.Duration(began)).Sub(w.job.DueAt), 0)
+		e.Wait = w.job.lease.Late + processStart.Add(time.Duration(began)).Sub(w.job.lease.ClaimedAt())
 	}
-	emit(context.Background(), r.opts.Logger, r.opts.Hooks, name, e)
+	emit(w.job.Context(), r.opts.Logger, r.opts.Hooks, name, e)
 }
 
 // settled tells what became of a job.

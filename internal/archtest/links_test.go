@@ -66,6 +66,17 @@ func TestALinkedModuleThatIsNotAllowedIsFound(t *testing.T) {
 	require.Equal(t, []string{"module vanished.org/x is linked (package vanished.org/x)"}, CheckLinks(nil, []*Package{{ImportPath: "vanished.org/x"}}))
 }
 
+func TestMessagePackIsLinkedByItsOwnPackageAlone(t *testing.T) {
+	t.Parallel()
+	const module = "module github.com/ugorji/go/codec is linked (package github.com/ugorji/go/codec)"
+	with, err := List(root(t), "", true, "./reliable/msgpackcodec")
+	require.NoError(t, err)
+	require.Equal(t, []string{module}, CheckLinks(Linked, with))
+	without, err := List(root(t), "", true, append(libraries(t), "./cmd/reaper")...)
+	require.NoError(t, err)
+	require.NotContains(t, CheckLinks(Linked, without), module)
+}
+
 func TestLibrariesForTestsStayInTests(t *testing.T) {
 	t.Parallel()
 	for _, goos := range systems {

@@ -23,6 +23,7 @@ var Required = map[string]string{
 	"go.uber.org/goleak":                "tests: no goroutine outlives them",
 	"pgregory.net/rapid":                "tests: properties",
 	"golang.org/x/term":                 "cmd/reaper: progress on a terminal only",
+	"github.com/ugorji/go/codec":        "reliable/msgpackcodec: MessagePack",
 }
 
 // A Requirement is one line of a go.mod.

@@ -9,11 +9,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestTheReadmeShowsCodeThatIsCompiled(t *testing.T) {
+func TestDocumentsShowCodeThatIsCompiled(t *testing.T) {
 	t.Parallel()
 	tree := os.DirFS(root(t))
-	readme := readFile(t, tree, "README.md")
-	require.NotEmpty(t, GoBlocks(readme))
 	files, err := fs.Glob(tree, "reliable/example*_test.go")
 	require.NoError(t, err)
 	require.NotEmpty(t, files)
@@ -21,7 +19,11 @@ func TestTheReadmeShowsCodeThatIsCompiled(t *testing.T) {
 	for _, file := range files {
 		examples += readFile(t, tree, file)
 	}
-	require.Empty(t, CheckGoBlocks(readme, examples))
+	for _, file := range []string{"README.md", "docs/consumer.md"} {
+		document := readFile(t, tree, file)
+		require.NotEmpty(t, GoBlocks(document), file)
+		require.Empty(t, CheckGoBlocks(document, examples), file)
+	}
 }
 
 func TestDocumentsLinkToWhatIsThere(t *testing.T) {

@@ -1,0 +1,212 @@
+package reliable
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"sync"
+
+	"github.com/leaseq/leaseq/internal/script"
+	"github.com/leaseq/leaseq/lease"
+)
+
+// mostGroups is how many calls of a group commit are under way at a time: a second one only with a full batch.
+const mostGroups = 4
+
+// A group is the group commit of Enqueue: what callers of this process ask for while a call is under way goes into the
+// next one together. Nobody waits for others to come: the first caller sends at once.
+type group struct {
+	store *lease.Store
+
+	mu      sync.Mutex
+	flying  int       // calls under way
+	crowded bool      // the last call had company
+	waiting []*member // in the order in which they came
+	bytes   int       // of their records
+	closed  bool
+	flights sync.WaitGroup // goroutines of ours
+}
+
+// A member is one caller's job in a group commit.
+type member struct {
+	item lease.Item
+	trip *trip // that it went out with; nil: it waits
+	left bool  // its caller left before it was sent: it never will be
+	err  error // valid once done is closed
+	done chan struct{}
+}
+
+// A trip is one call for several members. Its context ends when all their callers have left.
+type trip struct {
+	members []*member
+	present int
+	ctx     context.Context
+	cancel  context.CancelFunc
+}
+
+// enqueue makes one job, in company if there is any.
+func (g *group) enqueue(ctx context.Context, item *lease.Item) error {
+	g.mu.Lock()
+	if g.closed {
+		g.mu.Unlock()
+		return lease.ErrClosed
+	}
+	if g.flying == 0 && !g.crowded {
+		g.flying++
+		g.mu.Unlock()
+		results, err := g.store.Enqueue(ctx, []lease.Item{*item})
+		g.landed()
+		return oneOf(results, 0, err)
+	}
+	m := &member{item: *item, done: make(chan struct{})}
+	g.waiting = append(g.waiting, m)
+	g.bytes += len(item.Record)
+	g.launch()
+	g.mu.Unlock()
+	select {
+	case <-m.done:
+		return m.err
+	case <-ctx.Done():
+		return g.leave(ctx, m)
+	}
+}
+
+// close lets those go who wait, and takes nobody any more. await waits for what is under way.
+func (g *group) close() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.closed = true
+	for _, m := range g.waiting {
+		if !m.left {
+			m.err = lease.ErrClosed
+			close(m.done)
+		}
+	}
+	g.waiting, g.bytes = nil, 0
+}
+
+func (g *group) await() { g.flights.Wait() }
+
+// spawn runs a goroutine that await waits for; false: it is too late for that.
+func (g *group) spawn(fn func()) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.closed {
+		g.flights.Go(fn)
+	}
+	return !g.closed
+}
+
+func oneOf(results []error, i int, err error) error {
+	if i < len(results) {
+		return results[i]
+	}
+	return err
+}
+
+// landed is called when a call has been answered, or given up by its callers.
+func (g *group) landed() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.flying--
+	g.launch()
+}
+
+// launch sends what waits, if it may go now. The caller holds the lock.
+func (g *group) launch() {
+	if len(g.waiting) == 0 || g.flying > 0 && (g.flying == mostGroups || !g.full()) {
+		return
+	}
+	g.flying++
+	g.flights.Go(g.fly)
+}
+
+func (g *group) full() bool {
+	return len(g.waiting) >= lease.DefaultBatch || g.bytes >= lease.MaxBytes
+}
+
+// board takes those who waited longest, as many as one call takes. The caller holds the lock.
+func (g *group) board() *trip {
+	t := &trip{}
+	bytes, taken := 0, 0
+	for _, m := range g.waiting {
+		size := len(m.item.Record)
+		if !m.left {
+			if len(t.members) == lease.DefaultBatch || len(t.members) > 0 && bytes+size > lease.MaxBytes {
+				break
+			}
+			m.trip = t
+			t.members = append(t.members, m)
+			bytes += size
+		}
+		g.bytes -= size
+		taken++
+	}
+	if taken == len(g.waiting) {
+		g.waiting = nil
+	} else {
+		g.waiting = g.waiting[taken:]
+	}
+	t.present = len(t.members)
+	t.ctx, t.cancel = context.WithCancel(context.Background())
+	return t
+}
+
+// fly sends those who wait. Callers who come back from the call before are let in first, which takes no time where
+// there are none.
+func (g *group) fly() {
+	runtime.Gosched()
+	g.mu.Lock()
+	t := g.board()
+	g.crowded = len(t.members) > 1
+	g.launch() // the next one, if it is full too
+	g.mu.Unlock()
+	defer t.cancel()
+	if len(t.members) == 0 { // all of them have left
+		g.landed()
+		return
+	}
+	items := make([]lease.Item, len(t.members))
+	for i, m := range t.members {
+		items[i] = m.item
+	}
+	results, err := g.store.Enqueue(t.ctx, items)
+	g.landed() // before the callers come back: those who wait already go first
+	for i, m := range t.members {
+		m.err = oneOf(results, i, err)
+		close(m.done)
+	}
+}
+
+// leave is for a caller whose context ended. Its job stays in a call that was sent; one that was not never will be.
+func (g *group) leave(ctx context.Context, m *member) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	select {
+	case <-m.done:
+		return m.err
+	default:
+	}
+	if m.trip == nil {
+		m.left = true
+		return script.NewUnknownError("enqueue", ctx.Err(), func(context.Context) error { return ErrNeverRan })
+	}
+	if m.trip.present--; m.trip.present == 0 {
+		m.trip.cancel()
+	}
+	return script.NewUnknownError("enqueue", ctx.Err(), m.resolve)
+}
+
+// resolve waits for what became of a job whose caller left.
+func (m *member) resolve(ctx context.Context) error {
+	select {
+	case <-m.done:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	var unknown *UnknownError
+	if errors.As(m.err, &unknown) {
+		return unknown.Resolve(ctx)
+	}
+	return m.err
+}
