@@ -110,9 +110,7 @@ func (k *Keeper) beat(ctx context.Context) time.Duration {
 	k.beatAt = time.Time{} // an answered batch says when the next beat is due, and so does what is held from now on
 	length := k.length
 	for _, chunk := range k.chunks() {
-		k.calls.Go(func() {
-			callback.Run("a Logger", func() { k.renewed(chunk, k.renew(ctx, chunk, length)) })
-		})
+		k.calls.Go(func() { k.renewed(chunk, k.renew(ctx, chunk, length)) })
 	}
 	return idle
 }

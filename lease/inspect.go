@@ -12,7 +12,9 @@ import (
 	"github.com/leaseq/leaseq/internal/script"
 )
 
-// Stats is a picture of one partition, taken in one step.
+// Stats is a picture of one partition, taken in one step. Claimable is how many of Due may be claimed now. Expired is how
+// many of Processing are leases that have run out and that no sweeper has ended yet: the backlog of sweeping, which stays
+// above 0 only where nobody sweeps, where holders are being spared after a gap, or while full batches are worked off.
 type Stats struct {
 	Due, Claimable, Processing, Expired, Dead, Done int64
 	Records, Sessions                               int64

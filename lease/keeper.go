@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/leaseq/leaseq/internal/callback"
 	"github.com/leaseq/leaseq/internal/pulse"
 )
 
@@ -87,9 +88,7 @@ func NewKeeper(store *Store, o *KeeperOptions) (*Keeper, error) {
 	if k.opts.Batch < 1 || k.opts.Batch > MaxBatch {
 		return nil, &BatchError{What: "Keeper batch", Size: k.opts.Batch}
 	}
-	if k.opts.Logger == nil {
-		k.opts.Logger = slog.New(slog.DiscardHandler)
-	}
+	k.opts.Logger = callback.Logger(k.opts.Logger)
 	k.extend, k.company = store.ExtendOnce, store.extendShared
 	return k, nil
 }

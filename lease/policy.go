@@ -48,10 +48,13 @@ func (s *Store) publish(ctx context.Context, version string, p *Policy) (changed
 	if err := s.repeat(ctx, req); err != nil {
 		return false, fmt.Errorf("publish the queue's policy: %w", err)
 	}
-	if len(req.Reply) != 3 {
+	if len(req.Reply) != 3 || req.Status() != "OK" {
 		return false, odd(policyScript, req.Reply)
 	}
-	flag, _ := req.Reply[2].(int64)
+	flag, ok := req.Reply[2].(int64)
+	if !ok {
+		return false, odd(policyScript, req.Reply)
+	}
 	return flag == 1, nil
 }
 

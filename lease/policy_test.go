@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/leaseq/leaseq/internal/netfault"
 	"github.com/leaseq/leaseq/internal/script"
 )
 
@@ -131,4 +132,22 @@ func TestRestorePublishesOnlyWhereNothingIsPublished(t *testing.T) {
 		b.publish(t, Policy{Lease: time.Second})
 		assert.Equal(t, "1000", b.rdb.HGet(t.Context(), b.key("policy"), "lease_ms").Val(), "a new policy wins over a restored one")
 	})
+}
+
+// An answer that says OK and nothing that is understood is not taken for a policy that was published.
+func TestAnAnswerOfAnotherShapeToAPolicyIsAnError(t *testing.T) {
+	t.Parallel()
+	b, proxy := behindProxy(t, nil)
+	for _, answer := range []string{
+		"*3\r\n$2\r\nOK\r\n*1\r\n:1\r\n$-1\r\n", "*3\r\n$2\r\nNO\r\n$1\r\n1\r\n:1\r\n", "*2\r\n$2\r\nOK\r\n:1\r\n", "*0\r\n", ":1\r\n",
+	} {
+		intercept(proxy, policyScript, func(int64) netfault.Action { return netfault.Answer(answer) })
+		_, err := b.Publish(t.Context(), &Policy{Lease: time.Second})
+		var odd *script.ReplyError
+		require.ErrorAs(t, err, &odd, "%q", answer)
+	}
+	proxy.Decide(nil)
+	changed, err := b.Publish(t.Context(), &Policy{Lease: time.Second})
+	require.NoError(t, err)
+	assert.True(t, changed, "nothing had been published")
 }

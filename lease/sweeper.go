@@ -51,9 +51,7 @@ func NewSweeper(store *Store, o *SweeperOptions) (*Sweeper, error) {
 	if w.opts.Batch < 1 || w.opts.Batch > MaxBatch {
 		return nil, fmt.Errorf("sweeper: a batch of %d: want 1 to %d", w.opts.Batch, MaxBatch)
 	}
-	if w.opts.Logger == nil {
-		w.opts.Logger = slog.New(slog.DiscardHandler)
-	}
+	w.opts.Logger = callback.Logger(w.opts.Logger)
 	return w, nil
 }
 
@@ -62,11 +60,6 @@ func NewSweeper(store *Store, o *SweeperOptions) (*Sweeper, error) {
 // pause, and goes on after any error. A call that waits for its answer for a quarter of a lease, at most a second, gets
 // company on a connection of the Store's own: it may have gone into a dead one, and expire is safe to run twice.
 func (w *Sweeper) Run(ctx context.Context) error {
-	callback.Run("a Logger, OnSweep or OnError", func() { w.run(ctx) })
-	return nil
-}
-
-func (w *Sweeper) run(ctx context.Context) {
 	var calls sync.WaitGroup
 	defer calls.Wait()
 	answers, outstanding := make(chan sweepAnswer, maxOutstanding), 0
@@ -82,7 +75,7 @@ func (w *Sweeper) run(ctx context.Context) {
 			for ; outstanding > 0; outstanding-- { // what they moved is told too
 				w.digest(ctx, <-answers, length)
 			}
-			return
+			return nil
 		case <-timer.C:
 			if outstanding < maxOutstanding {
 				alone := outstanding == 0
@@ -161,7 +154,7 @@ func (w *Sweeper) tell(got Expired) {
 		w.opts.Logger.Error("leases without a record were put into dead", "queue", w.store.Queue(), "jobs", got.Missing)
 	}
 	if w.opts.OnSweep != nil && (got.Moved() > 0 || got.Grace > 0) {
-		w.opts.OnSweep(got)
+		callback.Run("OnSweep", func() { w.opts.OnSweep(got) })
 	}
 }
 
@@ -170,7 +163,7 @@ func (w *Sweeper) failed(err error) {
 		w.opts.Logger.Warn("a sweep failed, and is repeated", "queue", w.store.Queue(), "error", err, "muted_failures", muted)
 	}
 	if w.opts.OnError != nil {
-		w.opts.OnError(err)
+		callback.Run("OnError", func() { w.opts.OnError(err) })
 	}
 }
 

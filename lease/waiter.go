@@ -58,11 +58,8 @@ func NewWaiter(store *Store, fallback time.Duration, logger *slog.Logger) (*Wait
 	if fallback < time.Millisecond { // Redis takes 0 for without end
 		return nil, fmt.Errorf("waiter: a fallback of %v: want a millisecond or more", fallback)
 	}
-	if logger == nil {
-		logger = slog.New(slog.DiscardHandler)
-	}
 	w := &Waiter{
-		store: store, client: blocking(store.rdb, fallback), fallback: fallback, logger: logger,
+		store: store, client: blocking(store.rdb, fallback), fallback: fallback, logger: callback.Logger(logger),
 		c: make(chan bool), arm: make(chan struct{}, 1), ended: make(chan struct{}),
 	}
 	w.closing, w.close = context.WithCancel(context.Background())
@@ -85,7 +82,7 @@ func (w *Waiter) C() <-chan bool { return w.c }
 // when nobody listens any more is passed on.
 func (w *Waiter) Listen() (leave func()) {
 	w.listeners.Add(1)
-	w.begin.Do(func() { go callback.Run("a Logger", w.run) })
+	w.begin.Do(func() { go w.run() })
 	return func() {
 		if w.listeners.Add(-1) > 0 {
 			w.Arm() // the value that the leaver took may have been the only one that was armed for

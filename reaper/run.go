@@ -8,8 +8,6 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
-
-	"github.com/leaseq/leaseq/internal/callback"
 )
 
 // firstPause is what follows the first failed reading of the registry; it doubles up to RefreshEvery.
@@ -41,12 +39,7 @@ func (f *fleet) read(aside bool) (got reading) {
 // The only error comes from a client that was closed, since nothing could be done with it any more. When Run returns,
 // none of its goroutines is left; a call under way is not cut off, so that this can take one read timeout of the client
 // after ctx ended.
-func (r *Reaper) Run(ctx context.Context) (err error) {
-	callback.Run("a Logger or OnError", func() { err = r.run(ctx) })
-	return err
-}
-
-func (r *Reaper) run(ctx context.Context) error {
+func (r *Reaper) Run(ctx context.Context) error {
 	f := newFleet(ctx, r)
 	defer f.stop()
 	r.current.Store(f)

@@ -18,14 +18,15 @@ func (r *run) beginStop() {
 		r.payDebt()
 	}
 	r.drain = time.After(r.opts.DrainTimeout)
-	r.abandon = time.After(r.opts.DrainTimeout + abandonAfter)
-	r.last = time.After(r.opts.DrainTimeout + abandonAfter + lastSettle)
 	r.opts.Logger.Info("stopping: nothing more is claimed", "queue", r.queue.name, "held", len(r.held))
 }
 
-// cancelHandlers ends the contexts of handlers that have not returned in their time.
+// cancelHandlers ends the contexts of handlers that have not returned in their time. What follows counts from here, so
+// that a process that stood still does not skip it.
 func (r *run) cancelHandlers() {
 	r.drained = true
+	r.abandon = time.After(abandonAfter)
+	r.last = time.After(abandonAfter + lastSettle)
 	for w := range r.held {
 		if w.phase.Load() == phaseRunning {
 			w.job.hold.Cancel(ErrShutdown)

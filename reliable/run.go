@@ -9,7 +9,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/leaseq/leaseq/internal/callback"
 	"github.com/leaseq/leaseq/internal/pulse"
 	"github.com/leaseq/leaseq/internal/script"
 	"github.com/leaseq/leaseq/internal/wire"
@@ -79,7 +78,7 @@ func (r *run) work(ctx context.Context) error {
 	for range r.opts.Concurrency {
 		go r.worker()
 	}
-	callback.Run("a Logger", func() { err = r.dispatch(ctx) })
+	err = r.dispatch(ctx)
 	close(r.jobs)
 	stop()
 	loops.Go(r.waiter.Close)

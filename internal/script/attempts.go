@@ -75,6 +75,9 @@ func (t *attempts) await(left <-chan struct{}) []*Request {
 			t.note(got.requests)
 			return got.requests
 		case <-tired:
+			if t.failed%2 == 0 {
+				t.s.runner.link.doubt()
+			}
 			return t.silent()
 		case <-t.s.ctx.Done():
 			return t.silent()

@@ -29,6 +29,9 @@ type Link struct {
 	spare  redis.UniversalClient
 	closed bool
 	inUse  atomic.Int64 // of spare
+
+	doubted atomic.Bool    // the client's idle connections are being asked whether they live
+	pings   sync.WaitGroup // that ask them
 }
 
 // NewLink does no I/O.
@@ -43,14 +46,41 @@ func NewLink(rdb redis.UniversalClient) *Link {
 // Close ends the connections of our own; calls that use them fail. Later ones use the client's.
 func (l *Link) Close() error {
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.closed = true
-	if l.spare == nil {
+	spare := l.spare
+	l.spare, l.closed = nil, true
+	l.mu.Unlock()
+	l.pings.Wait()
+	if spare == nil {
 		return nil
 	}
-	spare := l.spare
-	l.spare = nil
 	return spare.Close()
+}
+
+// mostPings bounds how many connections are asked at a time.
+const mostPings = 64
+
+// doubt is called when a call on one of the client's connections had no answer in time: where one has died without a
+// word, others may have. All that are idle are asked at once, so that the client finds the dead ones out within one of
+// its timeouts, not one after the other; calls go out on our own connections meanwhile.
+func (l *Link) doubt() {
+	client, ok := l.rdb.(*redis.Client)
+	if !ok {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	idle := min(int(client.PoolStats().IdleConns), mostPings)
+	if l.closed || idle == 0 || !l.doubted.CompareAndSwap(false, true) {
+		return
+	}
+	l.pings.Go(func() {
+		defer l.doubted.Store(false)
+		var all sync.WaitGroup
+		for range idle {
+			all.Go(func() { _ = client.Process(context.Background(), once{redis.NewCmd(context.Background(), "ping")}) })
+		}
+		all.Wait()
+	})
 }
 
 // own is the client of our own connections, or the user's where there can be none, or none any more.
@@ -103,6 +133,9 @@ func (l *Link) use(most int64, call func(redis.UniversalClient) error) error {
 		case probe && !l.hasIdle():
 			most = spareConnections // whose dials are not repeated by the client
 		}
+	}
+	if most == 0 && l.doubted.Load() {
+		most = spareConnections / 2
 	}
 	rdb := l.rdb
 	if most > 0 && l.inUse.Add(1) <= most {

@@ -77,6 +77,23 @@ func TestACallGoesOnWhereTheUsersPoolIsTaken(t *testing.T) {
 	release()
 }
 
+func TestAPoolOfDeadConnectionsIsFoundOutAtOnce(t *testing.T) {
+	t.Parallel()
+	const connections, calls = 20, 40
+	d, proxy := faultyDesk(t, func(o *redis.Options) { o.PoolSize, o.MinIdleConns = connections, connections })
+	require.Eventually(t, func() bool { return d.rdb.PoolStats().IdleConns == connections }, patience, pollEvery)
+	require.NoError(t, d.Do(t.Context(), count("x")))
+	proxy.Silence()
+	began := time.Now()
+	for range calls {
+		c := count("x")
+		require.NoError(t, d.Do(t.Context(), c))
+		require.NoError(t, c.Err)
+	}
+	assert.Less(t, time.Since(began), connections*silence/2, "not a second for each of the connections")
+	assert.Equal(t, calls+1, d.stat(t, "x"))
+}
+
 func TestASilentServerIsAskedAFewTimesOnly(t *testing.T) {
 	t.Parallel()
 	d, proxy := faultyDesk(t, never)
