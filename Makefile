@@ -14,7 +14,7 @@ COUNT     ?= 1
 FUZZTIME  ?= 10s
 
 .DEFAULT_GOAL := help
-.PHONY: help test cases lint bench fuzz demo ci prepare bench-once
+.PHONY: help test cases model lint bench fuzz demo ci prepare bench-once
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -27,6 +27,9 @@ test: $(SKIPCHECK) ## all tests with the race detector; installs redis-server wh
 cases: $(SKIPCHECK) ## the cases of docs/cases.md with their full numbers (30 minutes)
 	@.ci/install-redis
 	LEASEQ_CASES=full $(SKIPCHECK) -each -- -count=1 -timeout 30m ./internal/cases/
+
+model: ## the searches of internal/model with their large bounds (20 minutes, 8 GB)
+	LEASEQ_MODEL=full go test -count=1 -v -timeout 30m ./internal/model/
 
 lint: $(STATICCHECK) ## gofmt, go vet and staticcheck for three systems, the rules of the house (8 minutes)
 	@.ci/lint

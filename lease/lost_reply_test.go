@@ -79,6 +79,14 @@ var mutations = map[string]mutation{
 		_, err := b.PurgeNext(ctx, Dead, &Cursor{}, 10)
 		return err, err
 	}, "purged", Nowhere},
+	"delete": {deleteScript, dead, func(ctx context.Context, b *bench, _ string, _ Lease) (error, error) {
+		_, err := b.DeleteNext(ctx, 10, RefuseRunning)
+		return err, err
+	}, "purged", Nowhere},
+	"delete what runs": {deleteScript, inHand, func(ctx context.Context, b *bench, _ string, _ Lease) (error, error) {
+		_, err := b.DeleteNext(ctx, 10, EndRunning)
+		return err, err
+	}, "cancelled_processing", Nowhere},
 }
 
 func TestEveryCallTakesEffectOnceAndGetsItsFirstAnswerThoughRepliesAreLost(t *testing.T) {

@@ -7,65 +7,109 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
+
+	"github.com/leaseq/leaseq/internal/model"
 )
 
-func (w *world) enqueue() {
+func (w *world) drawItems() ([]Item, []model.Item) {
 	var items []Item
-	var delays []int64
+	var same []model.Item
 	for range draw(w, aFew, "items") {
-		id := draw(w, anyID, "id")
-		delays = append(delays, draw(w, anyDelay, "delay"))
-		items = append(items, Item{
-			ID: id, Record: fmt.Appendf(nil, "%s %d", id, len(w.known)), Delay: time.Duration(delays[len(delays)-1]) * time.Millisecond,
+		one := model.Item{
+			ID: draw(w, anyID, "id"), Size: draw(w, rapid.IntRange(1, 5), "size"), Delay: draw(w, anyDelay, "delay"),
 			MaxRetries: draw(w, anyLimit, "retries"), MaxExpiries: draw(w, anyLimit, "expiries"),
+		}
+		one.Record = fmt.Sprintf("%s %0*d", one.ID, one.Size, len(w.known)%10)
+		same = append(same, one)
+		items = append(items, Item{
+			ID: one.ID, Record: []byte(one.Record), Size: one.Size, Delay: time.Duration(one.Delay) * time.Millisecond,
+			MaxRetries: one.MaxRetries, MaxExpiries: one.MaxExpiries,
 		})
 	}
+	return items, same
+}
+
+func (w *world) enqueue() {
+	items, same := w.drawItems()
 	var results []error
-	w.run(func() (err error) { results, err = w.b.Enqueue(w.ctx, items); return err })
-	head, earliest := w.head(), int64(-1)
-	for i, item := range items {
-		if place := w.place(item.ID); place != Nowhere {
-			require.Equal(w.t, &DuplicateError{ID: item.ID, Place: place}, results[i])
-			continue
+	store := w.store()
+	done := w.call(1, func() (err error) { results, err = store.Enqueue(w.ctx, items); return err })
+	codes := w.Enqueue(done[0].When, same)
+	require.Equal(w.t, codes, done[0].Rest)
+	for i, code := range codes {
+		switch code {
+		case 'c':
+			require.NoError(w.t, results[i])
+		case 't':
+			require.Equal(w.t, &TooLargeError{What: "payload", Size: items[i].Size}, results[i])
+		default:
+			place, _ := placeOf(byte(code))
+			require.Equal(w.t, &DuplicateError{ID: items[i].ID, Place: place}, results[i])
 		}
-		require.NoError(w.t, results[i])
-		w.count("enqueued", 1)
-		w.jobs[item.ID] = &modelJob{record: string(item.Record), retries: item.MaxRetries, most: item.MaxExpiries}
-		from, to := w.at(delays[i])
-		w.move(item.ID, Due, from, to)
-		if w.jobs[item.ID].score = from; earliest < 0 || from < earliest {
-			earliest = from
-		}
-	}
-	if earliest >= 0 && w.isEarlier(items, head) {
-		w.wake = true
 	}
 }
 
-// isEarlier asks Redis whether one of the items is due before the old head: the model knows their times only roughly.
-func (w *world) isEarlier(items []Item, head int64) bool {
-	for _, item := range items {
-		score, err := w.b.rdb.ZScore(w.ctx, w.b.key("due"), item.ID).Result()
-		if err == redis.Nil {
-			continue
-		}
-		require.NoError(w.t, err)
-		if head < 0 || int64(score) < head {
-			return true
-		}
+func (w *world) store() *Store { return w.stores[draw(w, rapid.IntRange(0, 1), "store")] }
+
+func (w *world) drawClaim() (int, *ClaimOptions) {
+	return draw(w, aFew, "n"), &ClaimOptions{
+		Lease: draw(w, rapid.SampledFrom([]time.Duration{0, 0, 0, time.Second, time.Hour}), "lease"),
+		Bytes: draw(w, rapid.SampledFrom([]int{0, 0, 1, 10}), "bytes"),
 	}
-	return false
 }
 
 func (w *world) claim() {
-	n := draw(w, aFew, "n")
+	n, o := w.drawClaim()
 	var got Claimed
-	w.run(func() (err error) {
-		got, err = w.stores[draw(w, rapid.IntRange(0, 1), "store")].Claim(w.ctx, n, nil)
+	var short error
+	store := w.store()
+	done := w.call(1, func() (err error) {
+		if got, err = store.Claim(w.ctx, n, o); o.Lease == time.Second {
+			short, err = err, nil
+		}
 		return err
 	})
-	w.take(got, n, 0)
+	w.claimed(done[0], n, o, got, short, nil)
 	w.known = append(w.known, got.Jobs...)
+}
+
+// claimed checks what a claim gave out.
+func (w *world) claimed(a answered, n int, o *ClaimOptions, got Claimed, short error, unseen []string) {
+	var first, count, expiry int64
+	_, err := fmt.Sscan(a.Rest, &first, &count, &expiry)
+	require.NoError(w.t, err, a.Rest)
+	fence := w.Fence
+	c := &model.Claim{
+		Session: a.session, Number: a.Number, N: n, Lease: ceilMillis(o.Lease), Bytes: o.Bytes, Unseen: unseen,
+	}
+	if c.Bytes == 0 {
+		c.Bytes = MaxBytes
+	}
+	want := w.Claim(a.When, c, first)
+	if want.Short {
+		require.Equal(w.t, &ShortLeaseError{Asked: o.Lease, Published: millis(want.Lease)}, short)
+		require.Equal(w.t, "0 0 0", a.Rest)
+		return
+	}
+	require.NoError(w.t, short)
+	require.Equal(w.t, want.IDs, idsOf(got.Jobs))
+	require.Equal(w.t, []int64{int64(want.Missing), want.Lease, int64(len(want.IDs))},
+		[]int64{int64(got.Missing), got.Length.Milliseconds(), count})
+	next := got.NextDue.Milliseconds()
+	require.True(w.t, want.NextDue.At <= next && next <= want.NextDue.To, "next due in %d ms, want %v", next, want.NextDue)
+	require.Contains(w.t, []int64{a.When + want.Lease, a.When + want.Lease + 1}, expiry)
+	if count > 0 {
+		require.Greater(w.t, first, w.before)
+		require.True(w.t, first/1000 == a.When || first == fence+1, "fence %d after %d, at %d ms", first, fence, a.When)
+	}
+	for i, l := range got.Jobs {
+		j := w.Jobs[l.ID]
+		require.Equal(w.t, j.Record, string(l.Record))
+		require.Equal(w.t, []int{j.Failures, j.Expiries, j.Redrives}, []int{l.Failures, l.Expiries, l.Redrives})
+		require.Equal(w.t, []*int{j.MaxRetries, j.MaxExpiries}, []*int{l.MaxRetries, l.MaxExpiries})
+		require.Equal(w.t, j.Token, l.Token)
+		require.Equal(w.t, want.Dues[i].At, l.Due.UnixMilli())
+	}
 }
 
 // lease draws one that was ever given out, or one that never was.
@@ -77,226 +121,146 @@ func (w *world) lease() Lease {
 	return latest[draw(w, rapid.IntRange(0, len(latest)-1), "lease")]
 }
 
-func (w *world) settle() {
+func (w *world) drawVerdicts() ([]Verdict, []model.Verdict) {
 	var verdicts []Verdict
+	var same []model.Verdict
 	for range draw(w, aFew, "verdicts") {
 		l := w.lease()
-		v := verdict(draw(w, rapid.SampledFrom([]Op{Ack, Nack, Release, Bury}), "op"), l)
-		v.Delay, v.Reason = time.Duration(draw(w, anyDelay, "delay"))*time.Millisecond, "reason"
-		if v.Op == Release && draw(w, rapid.Bool(), "keep") {
+		v := verdict(draw(w, rapid.SampledFrom([]Op{Ack, Nack, Nack, Release, Bury}), "op"), l)
+		one := model.Verdict{Op: byte(v.Op), ID: v.ID, Token: v.Token}
+		switch v.Op {
+		case Nack, Bury:
+			one.Reason, one.Stack = "reason", draw(w, rapid.SampledFrom([]string{"", "a\nstack"}), "stack")
+		case Release:
+			one.Keep, one.Newer = draw(w, rapid.Bool(), "keep"), draw(w, rapid.Bool(), "newer")
+		}
+		if one.Delay = draw(w, anyDelay, "delay"); one.Keep {
 			v.KeepDue(&l)
+			_, err := fmt.Sscan(v.KeepAt, &one.KeepAt)
+			require.NoError(w.t, err)
 		}
-		verdicts = append(verdicts, v)
+		v.Delay, v.Reason, v.Stack, v.Newer = time.Duration(one.Delay)*time.Millisecond, one.Reason, one.Stack, one.Newer
+		verdicts, same = append(verdicts, v), append(same, one)
 	}
+	return verdicts, same
+}
+
+func (w *world) settle() {
+	verdicts, same := w.drawVerdicts()
 	var got []Settled
-	w.run(func() (err error) { got, err = w.stores[0].Settle(w.ctx, verdicts); return err })
-	head, ended := w.head(), map[string]bool{}
-	for i, v := range verdicts {
-		j := w.jobs[v.ID]
-		if j == nil || j.place != Processing || j.token != v.Token {
-			require.Equal(w.t, refusal(v.ID, w.place(v.ID)), got[i].Err)
-			if !ended[v.ID] {
-				w.count("refused", 1)
-			}
-			continue
+	store := w.store()
+	done := w.call(1, func() (err error) { got, err = store.Settle(w.ctx, verdicts); return err })
+	w.settled(done[0], verdicts, same, got)
+}
+
+func (w *world) settled(a answered, verdicts []Verdict, same []model.Verdict, got []Settled) {
+	codes := w.Settle(a.When, same)
+	require.Equal(w.t, codes, a.Rest)
+	for i, code := range codes {
+		want := map[rune]Settled{'o': {}, 'd': {Place: Due}, 'x': {Place: Dead}, 'c': {Cancelled: true}}[code]
+		if code >= '0' && code <= '4' {
+			want.Err = refusal(verdicts[i].ID, byte(code))
 		}
-		ended[v.ID] = true
-		require.Equal(w.t, w.settled(v, j, head), got[i])
+		require.Equal(w.t, want, got[i])
 	}
 }
 
-func refusal(id string, place Place) error {
+func refusal(id string, code byte) error {
+	place, _ := placeOf(code)
 	if place == Nowhere {
 		return ErrGone
 	}
 	return &LostError{ID: id, Place: place}
 }
 
-// settled notes a verdict on a current lease.
-func (w *world) settled(v Verdict, j *modelJob, head int64) Settled {
-	switch {
-	case v.Op == Ack:
-		w.remove(v.ID)
-		w.count("acked", 1)
-		return Settled{}
-	case j.cancelled:
-		w.remove(v.ID)
-		w.count("cancelled", 1)
-		w.count("cancelled_processing", 1)
-		return Settled{Cancelled: true}
-	case v.Op == Release && v.KeepAt != "":
-		w.count("released", 1)
-		var at int64
-		_, err := fmt.Sscan(v.KeepAt, &at)
-		require.NoError(w.t, err)
-		w.backAt(v.ID, at, at, head)
-		return Settled{Place: Due}
-	case v.Op == Release:
-		w.count("released", 1)
-		w.back(v.ID, v.Delay.Milliseconds(), head)
-		return Settled{Place: Due}
+// exchange settles and claims in one round trip.
+func (w *world) exchange() {
+	verdicts, same := w.drawVerdicts()
+	n, o := w.drawClaim()
+	var got []Settled
+	var jobs Claimed
+	var short error
+	store := w.store()
+	done := w.call(2, func() error {
+		var settleErr, claimErr error
+		got, settleErr, jobs, claimErr = store.Exchange(w.ctx, verdicts, n, o)
+		if o.Lease == time.Second {
+			short, claimErr = claimErr, nil
+		}
+		require.NoError(w.t, claimErr)
+		return settleErr
+	})
+	for _, a := range done {
+		if a.claim {
+			w.claimed(a, n, o, jobs, short, nil)
+		} else {
+			w.settled(a, verdicts, same, got)
+		}
 	}
-	j.failures++
-	j.lines = min(5, j.lines+1)
-	w.count(map[Op]string{Nack: "nacked", Bury: "buried"}[v.Op], 1)
-	most := w.retries
-	if j.retries != nil {
-		most = *j.retries
-	}
-	if v.Op == Nack && j.failures <= most {
-		w.back(v.ID, v.Delay.Milliseconds(), head)
-		return Settled{Place: Due}
-	}
-	w.die(v.ID)
-	return Settled{Place: Dead}
-}
-
-func (w *world) die(id string) {
-	from, to := w.at(0)
-	w.move(id, Dead, from, to)
-	w.count("died", 1)
+	w.known = append(w.known, jobs.Jobs...)
 }
 
 func (w *world) extend() {
 	var leases []Held
+	var same []model.Held
 	for range draw(w, aFew, "leases") {
-		leases = append(leases, held(w.lease()))
+		l := w.lease()
+		leases, same = append(leases, held(l)), append(same, model.Held{ID: l.ID, Token: l.Token})
 	}
 	length := draw(w, rapid.SampledFrom([]time.Duration{0, time.Second, time.Hour}), "length")
-	var got Extended
-	w.run(func() (err error) { got, err = w.b.Extend(w.ctx, length, leases); return err })
-	from, to := w.at(got.Length.Milliseconds())
-	for i, one := range leases {
-		j := w.jobs[one.ID]
-		switch {
-		case j == nil || j.token != one.Token:
-			require.Equal(w.t, refusal(one.ID, w.place(one.ID)), got.Results[i])
-			w.count("refused_extends", 1)
-		case j.cancelled:
+	from := w.time()
+	got, err := w.stores[0].Extend(w.ctx, length, leases)
+	require.NoError(w.t, err)
+	for i, code := range w.Extend(from, w.time(), length.Milliseconds(), same) {
+		switch code {
+		case 'o':
+			require.NoError(w.t, got.Results[i])
+		case 'c':
 			require.Equal(w.t, ErrCancelled, got.Results[i])
 		default:
-			require.NoError(w.t, got.Results[i])
-			j.from, j.to = max(j.from, from), max(j.to, to)
+			require.Equal(w.t, refusal(leases[i].ID, byte(code)), got.Results[i])
 		}
 	}
+}
+
+// time is the server's clock in ms.
+func (w *world) time() int64 {
+	now, err := w.b.rdb.Time(w.ctx).Result()
+	require.NoError(w.t, err)
+	return now.UnixMilli()
 }
 
 // expire has some leases run out, and sweeps.
 func (w *world) expire() {
-	for _, id := range w.in(Processing) {
-		j := w.jobs[id]
-		if w.unseen[j.token] || !draw(w, rapid.Bool(), "runs out") {
-			continue
+	for _, id := range w.In(model.Processing) {
+		j := w.Jobs[id]
+		if w.unseen[j.Token] || !draw(w, rapid.Bool(), "runs out") {
+			continue // what nobody has seen yet is never extended, so its expiry is the claim's
 		}
-		j.from = int64(draw(w, aFew, "expiry"))
-		j.to, j.score = j.from, j.from
-		require.NoError(w.t, w.b.rdb.ZAdd(w.ctx, w.b.key("processing"), redis.Z{Score: float64(j.score), Member: id}).Err())
+		j.Score = model.Exactly(int64(draw(w, aFew, "expiry")))
+		require.NoError(w.t, w.b.rdb.ZAdd(w.ctx, w.b.key("processing"), redis.Z{Score: float64(j.Score.At), Member: id}).Err())
 	}
-	n := draw(w, aFew, "n")
-	var got Expired
-	w.run(func() (err error) { got, err = w.b.Expire(w.ctx, n, true); return err })
-	want, head := Expired{NextExpiry: got.NextExpiry, Lease: DefaultLease}, w.head()
-	for _, id := range w.upTo(Processing, w.now(), n) {
-		j := w.jobs[id]
-		if j.cancelled {
-			want.Cancelled++
-			w.remove(id)
-			w.count("cancelled", 1)
-			w.count("cancelled_processing", 1)
-			continue
-		}
-		w.count("expired", 1)
-		j.expiries++
-		most := w.most
-		if j.most != nil {
-			most = *j.most
-		}
-		if j.expiries > most {
-			want.ToDead++
-			j.lines = min(5, j.lines+1)
-			w.die(id)
-		} else {
-			want.ToDue++
-			w.back(id, 0, head)
-		}
+	n, noGrace := draw(w, aFew, "n"), draw(w, rapid.Bool(), "no grace")
+	if !noGrace {
+		w.setSweep()
 	}
-	want.More = len(w.upTo(Processing, w.now(), 1)) > 0
-	require.Equal(w.t, want, got)
+	got, err := w.stores[0].Expire(w.ctx, n, noGrace)
+	require.NoError(w.t, err)
+	var now int64
+	_, err = fmt.Sscan(w.b.picture(w.ctx, w.t).Hashes["sweep"]["swept"], &now)
+	require.NoError(w.t, err)
+	want := w.Expire(now, n, noGrace)
+	require.Equal(w.t, Expired{
+		ToDue: want.ToDue, ToDead: want.ToDead, Cancelled: want.Cancelled, Missing: want.Missing, More: want.More,
+		NextExpiry: millis(want.NextExpiry), Grace: millis(want.Grace), Lease: millis(w.Policy.Lease),
+	}, got)
 }
 
-func (w *world) cancel() {
-	ids := draw(w, someIDs, "ids")
-	var got []Removed
-	w.run(func() (err error) { got, err = w.b.Cancel(w.ctx, ids); return err })
-	for i, id := range ids {
-		switch w.place(id) {
-		case Nowhere:
-			require.Equal(w.t, Removed{Err: ErrGone}, got[i])
-		case Processing:
-			require.Equal(w.t, Removed{Cancelling: true}, got[i])
-			w.jobs[id].cancelled = true
-		default:
-			require.Equal(w.t, Removed{Cancelled: true}, got[i])
-			w.remove(id)
-			w.count("cancelled", 1)
-		}
-	}
-}
-
-func (w *world) redrive() {
-	n, ids := draw(w, aFew, "n"), draw(w, someIDs, "ids")
-	if draw(w, rapid.Bool(), "by cursor") {
-		var cursor Cursor
-		moved := 0
-		w.run(func() (err error) { moved, err = w.b.RedriveNext(w.ctx, &cursor, n); return err })
-		ids = w.upTo(Dead, w.to/1000, n)
-		require.Equal(w.t, len(ids), moved)
-		for _, id := range ids {
-			w.redriven(id)
-		}
-		require.Equal(w.t, len(w.in(Dead)) == 0, cursor.Done)
-		return
-	}
-	var got []error
-	w.run(func() (err error) { got, err = w.b.Redrive(w.ctx, ids); return err })
-	for i, id := range ids {
-		if place := w.place(id); place != Dead {
-			require.Equal(w.t, refusal(id, place), got[i])
-			continue
-		}
-		require.NoError(w.t, got[i])
-		w.redriven(id)
-	}
-}
-
-func (w *world) redriven(id string) {
-	j := w.jobs[id]
-	j.failures, j.expiries, j.redrives = 0, 0, j.redrives+1
-	w.count("redriven", 1)
-	w.wake = true
-	w.back(id, 0, -1)
-}
-
-func (w *world) purge() {
-	place, n, ids := draw(w, rapid.SampledFrom([]Place{Due, Dead}), "place"), draw(w, aFew, "n"), draw(w, someIDs, "ids")
-	if draw(w, rapid.Bool(), "by cursor") {
-		gone := 0
-		w.run(func() (err error) { gone, err = w.b.PurgeNext(w.ctx, place, &Cursor{}, n); return err })
-		ids = w.upTo(place, w.to/1000, n)
-		require.Equal(w.t, len(ids), gone)
-	} else {
-		var got []error
-		w.run(func() (err error) { got, err = w.b.Purge(w.ctx, place, ids); return err })
-		seen := map[string]bool{}
-		for i, id := range ids {
-			require.Equal(w.t, w.place(id) == place && !seen[id], got[i] == nil)
-			seen[id] = true
-		}
-	}
-	for _, id := range ids {
-		if w.place(id) == place {
-			w.remove(id)
-			w.count("purged", 1)
-		}
-	}
+// setSweep makes the sweep before one of some time ago, with or without a grace left. Half a lease is 7.5 to 10 s here.
+func (w *world) setSweep() {
+	now, ago := w.time(), rapid.SampledFrom([]int64{0, 5_000, 12_000, hour})
+	w.Swept, w.Judged = now-draw(w, ago, "swept ago"), true
+	w.Grace = now + draw(w, rapid.SampledFrom([]int64{-5_000, -5_000, 5_000, hour}), "grace left")
+	w.Row = draw(w, rapid.IntRange(0, 3), "row")
+	require.NoError(w.t, w.b.rdb.HSet(w.ctx, w.b.key("sweep"), "swept", w.Swept, "grace", w.Grace, "row", w.Row).Err())
 }

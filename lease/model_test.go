@@ -1,51 +1,95 @@
 package lease
 
 import (
+	"cmp"
 	"context"
+	"fmt"
+	"maps"
 	"slices"
+	"strconv"
+	"strings"
 	"testing"
+	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
-	"github.com/leaseq/leaseq/internal/script"
+	"github.com/leaseq/leaseq/internal/keys"
+	"github.com/leaseq/leaseq/internal/model"
 )
 
-// A world is a queue, two processes, a third one that loses replies, and the model of it all.
+// A world is a queue, two processes, a third one that loses replies and repeats itself, and the model of it all.
 type world struct {
-	*model
-	b      *bench
-	stores [2]*Store
-	ctx    context.Context
-	t      *rapid.T
-
-	from, to int64 // in µs of the server: the call under way ran in between
-
-	session string // of the third process
-	number  int
-	seen    int64
-	given   []Lease // by its last claim
+	*model.Partition
+	b       *bench
+	stores  [2]*Store
+	ctx     context.Context
+	t       *rapid.T
+	known   []Lease // every lease that was handed out, the lost ones too
+	unseen  map[string]bool
+	before  int64 // the highest fence before the call
+	cursors map[string]*bulkCursor
+	raw     rawProcess
 }
 
-// Any order of calls, with right and wrong tokens, by several processes, leaves exactly what the model says.
+// A bulkCursor is one bulk call after the other, as the store and as the model count them.
+type bulkCursor struct {
+	Cursor
+	bound int64
+}
+
+// Any order of calls, with right and wrong tokens, by several processes, repeated, late and damaged, leaves exactly what
+// the model says.
 func TestAnyOrderOfCallsLeavesWhatTheModelSays(t *testing.T) {
 	onBoth(t, func(t *testing.T, b *bench) {
-		other := b.another(t, nil)
+		o := *b.rdb.Options()
+		o.ReadTimeout = time.Minute // raw calls and sweeps are tried once, however busy the machine is
+		patient := redis.NewClient(&o)
+		t.Cleanup(func() { require.NoError(t, patient.Close()) })
+		b = newBench(t, b.queue, patient, patient)
+		loadScripts(t, b.rdb) // so that the two calls of an exchange run in one order
 		rapid.Check(t, func(rt *rapid.T) {
-			w := &world{model: newModel(), b: b, stores: [2]*Store{b.Store, other}, ctx: t.Context(), t: rt}
-			var begin []string
-			for _, name := range []string{"due", "processing", "dead", "jobs", "leases", "counts", "errors", "policy", "stats", "wake"} {
-				begin = append(begin, b.key(name))
-			}
-			require.NoError(rt, b.rdb.Del(w.ctx, begin...).Err())
+			w := newWorld(t, rt, b)
+			defer w.end(t)
 			rt.Repeat(map[string]func(*rapid.T){
 				"enqueue": w.step(w.enqueue), "claim": w.step(w.claim), "settle": w.step(w.settle), "extend": w.step(w.extend),
-				"expire": w.step(w.expire), "cancel": w.step(w.cancel), "redrive": w.step(w.redrive), "purge": w.step(w.purge),
-				"publish": w.step(w.publish), "drain wake": w.step(w.drainWake), "lossy claim": w.step(w.lossyClaim),
-				"": func(rt *rapid.T) { w.compare(rt, b.picture(w.ctx, rt)) },
+				"exchange": w.step(w.exchange), "expire": w.step(w.expire), "cancel": w.step(w.cancel),
+				"redrive": w.step(w.redrive), "redrive on": w.step(w.redriveNext), "purge": w.step(w.purge), "purge on": w.step(w.purgeNext),
+				"publish": w.step(w.publish), "drain wake": w.step(w.drainWake), "pass on": w.step(w.passOn),
+				"lose a record": w.step(w.loseRecord), "forget sessions": w.step(w.forgetSessions),
+				"lossy claim": w.step(w.lossyClaim), "raw call": w.step(w.rawCall), "raw repeat": w.step(w.rawRepeat),
+				"raw seal": w.step(w.rawSeal), "raw stranger": w.step(w.rawStranger),
+				"": func(rt *rapid.T) { w.compare(rt) },
 			})
 		})
 	})
+}
+
+// newWorld begins with an empty queue and new stores, so that the same draws do the same.
+func newWorld(t *testing.T, rt *rapid.T, b *bench) *world {
+	w := &world{
+		Partition: model.NewPartition("stub"), b: b, ctx: t.Context(), t: rt,
+		unseen: map[string]bool{}, cursors: map[string]*bulkCursor{},
+	}
+	for i := range w.stores {
+		var err error
+		w.stores[i], err = NewStore(b.rdb, b.queue, &StoreOptions{Holder: "test/1", Stub: []byte("stub")})
+		require.NoError(rt, err)
+	}
+	return w
+}
+
+// end closes the stores, which do nothing to jobs, and empties the queue.
+func (w *world) end(t *testing.T) {
+	for _, store := range w.stores {
+		require.NoError(t, store.Close(context.Background()))
+	}
+	all := make([]string, len(keys.Names))
+	for i, name := range keys.Names {
+		all[i] = w.b.key(name)
+	}
+	require.NoError(t, w.b.rdb.Del(context.Background(), all...).Err())
 }
 
 func (w *world) step(action func()) func(*rapid.T) {
@@ -56,27 +100,6 @@ func (w *world) step(action func()) func(*rapid.T) {
 }
 
 func draw[V any](w *world, g *rapid.Generator[V], label string) V { return g.Draw(w.t, label) }
-
-// run makes a call and notes when it ran.
-func (w *world) run(call func() error) {
-	before, err := w.b.rdb.Time(w.ctx).Result()
-	require.NoError(w.t, err)
-	require.NoError(w.t, call())
-	after, err := w.b.rdb.Time(w.ctx).Result()
-	require.NoError(w.t, err)
-	w.from, w.to = before.UnixMicro(), after.UnixMicro()
-}
-
-// at is when something is due that the call gave a delay in ms.
-func (w *world) at(delay int64) (from, to int64) {
-	if delay == 0 {
-		return w.from / 1000, w.to / 1000
-	}
-	return (w.from+999)/1000 + delay, (w.to+999)/1000 + delay
-}
-
-// now is the latest time that surely was not after the call.
-func (w *world) now() int64 { return w.from / 1000 }
 
 const hour = 3_600_000 // ms
 
@@ -93,118 +116,117 @@ var (
 	aFew    = rapid.IntRange(1, 4)
 )
 
-// back notes that something became due: whoever waits must be woken if it is the new head, or claimable at once.
-func (w *world) back(id string, delay, head int64) {
-	from, to := w.at(delay)
-	w.backAt(id, from, to, head)
-}
-
-func (w *world) backAt(id string, from, to, head int64) {
-	w.move(id, Due, from, to)
-	w.jobs[id].score = from
-	if head < 0 || to < head || to <= w.to/1000 {
-		w.wake = true
+// compare asserts that Redis holds what the model says.
+func (w *world) compare(t *rapid.T) {
+	if bad := w.Compare(w.b.picture(w.ctx, t)); len(bad) > 0 {
+		t.Fatalf("model and Redis differ:\n%s", strings.Join(bad, "\n"))
 	}
 }
 
-func (w *world) publish() {
-	retries, most := draw(w, rapid.IntRange(0, 2), "retries"), draw(w, rapid.IntRange(0, 2), "expiries")
-	w.run(func() error {
-		_, err := w.b.Publish(w.ctx, &Policy{MaxRetries: &retries, MaxExpiries: &most})
-		return err
+// An answered call is what a session's record tells of it.
+type answered struct {
+	session string
+	opened  bool // for this call
+	claim   bool
+	model.Session
+}
+
+// call makes numbered calls, and returns those that were answered, in the order in which they ran: one that had to open
+// a session first ran after one that had not, and of two such the one whose session is older ran first.
+func (w *world) call(calls int, call func() error) []answered {
+	w.before = w.Fence
+	require.NoError(w.t, call())
+	got := w.b.picture(w.ctx, w.t)
+	var out []answered
+	for _, name := range slices.Sorted(maps.Keys(got.Hashes["sessions"])) {
+		before, known := w.Sessions[name]
+		now := readSession(w.t, got.Hashes["sessions"][name])
+		if known && now == before {
+			continue
+		}
+		require.Equal(w.t, before.Number+1, now.Number, "session %s", name)
+		if !known {
+			w.opened(name, got)
+		}
+		claim := strings.Count(now.Rest, " ") == 2 // a settle's answer has no blank
+		out = append(out, answered{session: name, opened: !known, claim: claim, Session: now})
+	}
+	require.Len(w.t, out, calls, "sessions that the call used")
+	slices.SortFunc(out, func(a, b answered) int {
+		if byTime := cmp.Or(cmp.Compare(a.When, b.When), order(a.opened, b.opened)); byTime != 0 {
+			return byTime
+		}
+		if a.opened {
+			return cmp.Compare(a.session, b.session) // names begin with the time of the open
+		}
+		return order(a.claim, b.claim)
 	})
-	w.retries, w.most = retries, most
+	for _, a := range out {
+		w.Answered(a.session, a.Number, a.When, a.Rest)
+	}
+	return out
 }
 
-func (w *world) drainWake() {
-	require.NoError(w.t, w.b.rdb.Del(w.ctx, w.b.key("wake")).Err())
-	w.wake = false
+// order puts what is not before what is.
+func order(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case a:
+		return 1
+	}
+	return -1
 }
 
-// lossyClaim is a claim of the third process, whose reply of the claim before did or did not come.
-func (w *world) lossyClaim() {
-	n, saw := draw(w, rapid.IntRange(0, 3), "n"), draw(w, rapid.Bool(), "saw")
-	if w.session == "" {
-		w.openSession()
-	}
-	if saw {
-		for _, l := range w.given {
-			w.seen = l.Fence
-			delete(w.unseen, l.Token)
-		}
-		w.known = append(w.known, w.given...)
-		w.given = nil
-	}
-	w.waitForNextMilli() // so that what is given back is behind all that is due
-	w.number++
-	req := &script.Request{Script: claimScript, Args: []any{w.session, w.number, w.seen, n, 0, MaxBytes, "stub"}}
-	w.run(func() error { w.b.runner.Send(w.ctx, req); return req.Err })
-	released := 0
-	for _, l := range w.given {
-		j := w.jobs[l.ID]
-		if j == nil || j.token != l.Token {
-			continue
-		}
-		if j.cancelled {
-			w.remove(l.ID)
-			w.count("cancelled", 1)
-			w.count("cancelled_processing", 1)
-			continue
-		}
-		released++
-		w.count("released", 1)
-		w.move(l.ID, Due, w.from/1000, w.to/1000)
-		j.score = w.to / 1000
-	}
-	claimed, err := claimed(&script.Call{Reply: req.Reply, SentAt: req.SentAt, Session: w.session, Number: uint64(w.number)}, nil)
+// opened notes a session that was made on the way.
+func (w *world) opened(name string, got *model.Picture) {
+	fence, err := strconv.ParseInt(strings.SplitN(name, "-", 2)[0], 10, 64)
 	require.NoError(w.t, err)
-	w.take(claimed, n, released)
-	w.given = claimed.Jobs
-	for _, l := range w.given {
-		w.unseen[l.Token] = true
+	require.Greater(w.t, fence, w.before)
+	w.Fence = max(w.Fence, fence)
+	w.Holders[name] = got.Hashes["holders"][name]
+	require.NotEmpty(w.t, w.Holders[name])
+}
+
+func readSession(t require.TestingT, text string) model.Session {
+	parts := strings.SplitN(text, " ", 3)
+	require.Len(t, parts, 3, text)
+	number, err := strconv.ParseUint(parts[0], 10, 64)
+	require.NoError(t, err)
+	when, err := strconv.ParseInt(parts[1], 10, 64)
+	require.NoError(t, err)
+	return model.Session{Number: number, When: when, Rest: parts[2]}
+}
+
+// picture reads all that Redis holds of the queue.
+func (b *bench) picture(ctx context.Context, t require.TestingT) *model.Picture {
+	p := &model.Picture{Scores: map[string]map[string]int64{}, Hashes: map[string]map[string]string{}}
+	places, hashes := map[string]*redis.ZSliceCmd{}, map[string]*redis.MapStringStringCmd{}
+	var wake *redis.IntCmd
+	var fence *redis.StringCmd
+	_, err := b.rdb.TxPipelined(ctx, func(pipe redis.Pipeliner) error {
+		for _, place := range []string{model.Due, model.Processing, model.Dead, model.Done} {
+			places[place] = pipe.ZRangeWithScores(ctx, b.key(place), 0, -1)
+		}
+		for _, name := range []string{"jobs", "leases", "counts", "errors", "stats", "sessions", "holders", "sweep"} {
+			hashes[name] = pipe.HGetAll(ctx, b.key(name))
+		}
+		wake, fence = pipe.LLen(ctx, b.key("wake")), pipe.Get(ctx, b.key("fence"))
+		return nil
+	})
+	if err != redis.Nil { // there is no fence at first
+		require.NoError(t, err)
 	}
-}
-
-// openSession has the third process claim nothing, in a session that nobody else will use.
-func (w *world) openSession() {
-	call := &script.Call{Op: "claim", Script: claimScript, Claim: 1, Seen: highestFence,
-		ClaimArgs: func(int64, int) []any { return []any{0, 0, 0, MaxBytes, "stub"} }}
-	sessions := script.NewSessions(w.b.runner, "lossy")
-	require.NoError(w.t, sessions.Do(w.ctx, call))
-	require.NoError(w.t, call.Err)
-	w.session, w.number = call.Session, int(call.Number)
-}
-
-func (w *world) waitForNextMilli() {
-	was, err := w.b.rdb.Time(w.ctx).Result()
-	require.NoError(w.t, err)
-	for now := was; now.UnixMilli() == was.UnixMilli(); {
-		now, err = w.b.rdb.Time(w.ctx).Result()
-		require.NoError(w.t, err)
-	}
-}
-
-// take notes what a claim gave out.
-func (w *world) take(got Claimed, n, released int) {
-	var want []string
-	for _, id := range w.in(Due) {
-		if len(want) < n && w.jobs[id].score <= w.to/1000 {
-			want = append(want, id)
+	for place, cmd := range places {
+		p.Scores[place] = map[string]int64{}
+		for _, z := range cmd.Val() {
+			p.Scores[place][fmt.Sprint(z.Member)] = int64(z.Score)
 		}
 	}
-	require.Equal(w.t, want, slices.Clip(append([]string(nil), idsOf(got.Jobs)...)))
-	for _, l := range got.Jobs {
-		j := w.jobs[l.ID]
-		require.Greater(w.t, l.Fence, w.fence)
-		require.Equal(w.t, j.record, string(l.Record))
-		require.Equal(w.t, []int{j.failures, j.expiries, j.redrives}, []int{l.Failures, l.Expiries, l.Redrives})
-		w.fence = l.Fence
-		from, to := w.at(DefaultLease.Milliseconds())
-		w.move(l.ID, Processing, from, to)
-		j.token = l.Token
+	for name, cmd := range hashes {
+		p.Hashes[name] = maps.Clone(cmd.Val())
 	}
-	w.count("claimed", len(got.Jobs))
-	if head := w.head(); head >= 0 && head <= w.to/1000 && len(got.Jobs)+released > 0 {
-		w.wake = true
-	}
+	p.Wake = wake.Val()
+	p.Fence, _ = strconv.ParseInt(fence.Val(), 10, 64)
+	return p
 }

@@ -56,10 +56,24 @@ func (q *Queue) Claim(ctx context.Context, n int, o *ClaimOptions) (*Batch, erro
 		return nil, err
 	}
 	batch, next, err := q.claimNow(ctx, keeper, n, &opts)
-	if err != nil || len(batch.Jobs) > 0 || opts.Wait == 0 {
+	switch {
+	case err != nil || len(batch.Jobs) == 0 && opts.Wait == 0:
 		return batch, err
+	case len(batch.Jobs) > 0:
+		q.tellOthers(next)
+		return batch, nil
 	}
 	return q.claimWaiting(ctx, keeper, n, &opts, batch, next)
+}
+
+// tellOthers has another waiting process look, if a job falls due so soon that nobody else may know of it in time: who
+// has claimed does not wait for it any more.
+func (q *Queue) tellOthers(next time.Duration) {
+	if next > 0 && next <= lease.DefaultFallback+lateWake {
+		if !q.group.spawn(q.passOn) {
+			q.passOn() // the queue is being closed, which waits for this claim
+		}
+	}
 }
 
 func (q *Queue) claimNow(ctx context.Context, keeper *lease.Keeper, n int, o *ClaimOptions) (batch *Batch, next time.Duration, err error) {
@@ -116,6 +130,7 @@ func (q *Queue) claimWaiting(ctx context.Context, keeper *lease.Keeper, n int, o
 	}
 	leave := waiter.Listen()
 	defer leave()
+	defer func() { q.tellOthers(next) }()
 	end := time.NewTimer(o.Wait)
 	defer end.Stop()
 	for {

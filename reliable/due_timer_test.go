@@ -8,6 +8,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/leaseq/leaseq/internal/keys"
+	"github.com/leaseq/leaseq/internal/redistest"
 	"github.com/leaseq/leaseq/reliable"
 )
 
@@ -62,4 +64,33 @@ func TestAConsumerThatStopsPassesOnTheDueTimeThatItWaitsFor(t *testing.T) {
 	assert.Equal(t, "later", second.id)
 	assert.NotEqual(t, first.consumer, second.consumer)
 	assert.Less(t, second.at.Sub(began), 8*time.Second, "not at the fallback only")
+}
+
+func TestAClaimByHandThatKnowsOfASoonDueTimeTellsOthers(t *testing.T) {
+	t.Parallel()
+	q := newQueue(t, nil)
+	part, err := keys.New(keys.DefaultPrefix, q.Name(), 0)
+	require.NoError(t, err)
+	rdb := redistest.Client(t)
+	woken := func() bool { return rdb.LLen(t.Context(), part.Key("wake")).Val() == 1 }
+	claimed := make(chan *reliable.Batch, 1)
+	go func() {
+		batch, err := q.Claim(context.Background(), 1, &reliable.ClaimOptions{Wait: 20 * time.Second})
+		assert.NoError(t, err)
+		claimed <- batch
+	}()
+	put(t, q, reliable.Item{Kind: "k", ID: "now"}, reliable.Item{Kind: "k", ID: "later", Delay: 900 * time.Millisecond})
+	batch := receive(t, claimed)
+	require.Len(t, batch.Jobs, 1)
+	require.NoError(t, batch.Jobs[0].Ack(t.Context()))
+	require.Eventually(t, woken, 20*time.Second, time.Millisecond, "it does not wait for the second job any more")
+	require.NoError(t, rdb.Del(t.Context(), part.Key("wake")).Err())
+
+	batch, err = q.Claim(t.Context(), 1, &reliable.ClaimOptions{Wait: 10 * time.Millisecond})
+	require.NoError(t, err)
+	if len(batch.Jobs) == 1 { // a busy machine: it was due already
+		require.NoError(t, batch.Jobs[0].Ack(t.Context()))
+		return
+	}
+	require.Eventually(t, woken, 20*time.Second, time.Millisecond, "nor one whose time to wait is over")
 }

@@ -77,7 +77,7 @@ func (l *Link) doubt() {
 		defer l.doubted.Store(false)
 		var all sync.WaitGroup
 		for range idle {
-			all.Go(func() { _ = client.Process(context.Background(), once{redis.NewCmd(context.Background(), "ping")}) })
+			all.Go(func() { _ = client.Process(context.Background(), once{redis.NewCmd(context.Background(), "time")}) })
 		}
 		all.Wait()
 	})

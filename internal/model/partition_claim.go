@@ -1,0 +1,240 @@
+package model
+
+import (
+	"fmt"
+	"strings"
+)
+
+// An Item is a job to be enqueued. Delay is in ms.
+type Item struct {
+	ID, Record              string
+	Size                    int
+	Delay                   int64
+	MaxRetries, MaxExpiries *int
+}
+
+// Enqueue makes the jobs whose IDs are in no place.
+func (p *Partition) Enqueue(now int64, items []Item) (codes string) {
+	var out strings.Builder
+	added := p.putBack()
+	made := map[string]bool{}
+	for _, item := range items {
+		place := p.Where(item.ID)
+		switch {
+		case place != '0':
+			out.WriteByte(place)
+		case p.Policy.PayloadLimit > 0 && item.Size > p.Policy.PayloadLimit:
+			out.WriteByte('t')
+		default:
+			out.WriteByte('c')
+			made[item.ID] = true
+			p.Jobs[item.ID] = &Job{Record: item.Record, MaxRetries: item.MaxRetries, MaxExpiries: item.MaxExpiries}
+			added.put(item.ID, after(now, item.Delay))
+			p.count("enqueued", 1)
+		}
+	}
+	if added.any && (!added.had || added.earliest < added.head) {
+		p.Wake = true
+	}
+	return out.String()
+}
+
+// A Claim asks for jobs. Unseen are the tokens of its session's last claim that its holder was never told of.
+type Claim struct {
+	Session string
+	Number  uint64
+	N       int
+	Lease   int64 // ms; 0 the published one
+	Bytes   int
+	Unseen  []string
+}
+
+// Claimed is what a claim answers.
+type Claimed struct {
+	Short   bool // a lease shorter than the published one: refused
+	IDs     []string
+	Dues    []Time
+	Missing int
+	Lease   int64
+	Expiry  int64
+	NextDue Time // from now; -1: nothing is due
+}
+
+// Claim leases what is due. first is the fence that Redis took for the first job, checked by the caller.
+func (p *Partition) Claim(now int64, c *Claim, first int64) Claimed {
+	released := p.giveBack(now, c.Unseen)
+	if c.Lease > 0 && c.Lease < p.Policy.Lease {
+		p.Wake = p.Wake || released > 0
+		return Claimed{Short: true, Lease: p.Policy.Lease}
+	}
+	out := Claimed{IDs: []string{}, Lease: max(c.Lease, p.Policy.Lease), NextDue: Exactly(-1)}
+	taken, bytes := 0, 0
+	for _, id := range p.UpTo(Due, now, c.N) {
+		j := p.Jobs[id]
+		if taken > 0 && bytes+len(j.Record) > c.Bytes {
+			break
+		}
+		taken++
+		bytes += len(j.Record)
+		if j.Record == "" {
+			out.Missing++
+			p.noRecord(id, now)
+			continue
+		}
+		out.IDs, out.Dues = append(out.IDs, id), append(out.Dues, j.Score)
+	}
+	for i, id := range out.IDs {
+		p.move(id, Processing, after(now, out.Lease))
+		p.Jobs[id].Token = fmt.Sprintf("%d:%s:%d", first+int64(i), c.Session, c.Number)
+		p.Fence = max(p.Fence, first+int64(i))
+	}
+	p.count("claimed", len(out.IDs))
+	if ids := p.In(Due); len(ids) > 0 {
+		head := p.Jobs[ids[0]].Score
+		out.NextDue = Time{At: max(0, head.At-now), To: max(0, head.To-now)}
+		if out.NextDue.At == 0 && taken+released > 0 {
+			p.Wake = true
+		}
+	}
+	return out
+}
+
+// giveBack ends leases that nobody was told of.
+func (p *Partition) giveBack(now int64, unseen []string) (released int) {
+	for _, token := range unseen {
+		for id, j := range p.Jobs {
+			switch {
+			case j.Place != Processing || j.Token != token:
+			case j.Cancelled:
+				p.drop(id)
+			default:
+				p.move(id, Due, Exactly(now))
+				p.count("released", 1)
+				released++
+			}
+		}
+	}
+	return released
+}
+
+// drop removes a job that was cancelled while it was being worked on.
+func (p *Partition) drop(id string) {
+	delete(p.Jobs, id)
+	p.count("cancelled", 1)
+	p.count("cancelled_processing", 1)
+}
+
+func (p *Partition) noRecord(id string, now int64) {
+	p.move(id, Dead, Exactly(now))
+	j := p.Jobs[id]
+	j.Record = p.Stub
+	j.fail(now, 0, "", "no record", "")
+	p.count("missing", 1)
+	p.count("died", 1)
+}
+
+// A Held names a lease.
+type Held struct{ ID, Token string }
+
+// Extend moves leases' expiries. length is in ms, 0 the published one; the call ran from one of the times to the other.
+func (p *Partition) Extend(from, to, length int64, held []Held) (codes string) {
+	var out strings.Builder
+	if length == 0 {
+		length = p.Policy.Lease
+	}
+	for _, one := range held {
+		j := p.Jobs[one.ID]
+		switch {
+		case j == nil || j.Place != Processing || j.Token != one.Token:
+			out.WriteByte(p.Where(one.ID))
+			p.count("refused_extends", 1)
+		case j.Cancelled:
+			out.WriteByte('c')
+		default:
+			out.WriteByte('o')
+			j.Score = Time{At: max(j.Score.At, from+length), To: max(j.Score.To, to+length+1)}
+		}
+	}
+	return out.String()
+}
+
+// Expired is what expire answers.
+type Expired struct {
+	ToDue, ToDead, Cancelled, Missing int
+	More                              bool
+	Grace                             int64
+	NextExpiry                        int64 // ms; -1: nothing is in processing
+}
+
+// Expire ends leases that have run out, unless holders are spared.
+func (p *Partition) Expire(now int64, n int, noGrace bool) Expired {
+	if !noGrace {
+		p.Grace = min(p.Grace, now+p.Policy.Lease)
+		if 2*(now-p.Swept) > p.Policy.Lease && p.Row < 3 {
+			p.Grace, p.Row = now+p.Policy.Lease, p.Row+1
+			p.count("graces", 1)
+		}
+		if now >= p.Grace {
+			p.Row = 0
+		}
+		p.Judged = true
+	}
+	p.Swept = now
+	var out Expired
+	if !noGrace && now < p.Grace {
+		out.Grace = p.Grace - now
+		out.NextExpiry = p.nextExpiry(now)
+		return out
+	}
+	back := p.putBack()
+	for _, id := range p.UpTo(Processing, now, n) {
+		p.runOut(id, now, back, &out)
+	}
+	back.wake(now)
+	out.NextExpiry = p.nextExpiry(now)
+	out.More = out.ToDue+out.ToDead+out.Cancelled+out.Missing > 0 && out.NextExpiry == 0
+	return out
+}
+
+func (p *Partition) runOut(id string, now int64, back *back, out *Expired) {
+	j := p.Jobs[id]
+	if j.Cancelled {
+		out.Cancelled++
+		p.drop(id)
+		return
+	}
+	p.count("expired", 1)
+	holder := p.holder(j.Token)
+	if j.Record == "" {
+		out.Missing++
+		p.noRecord(id, now)
+		return
+	}
+	before := j.Expiries
+	j.Expiries++
+	if j.Expiries <= limit(j.MaxExpiries, p.Policy.MaxExpiries) {
+		delay := int64(0)
+		if base := p.Policy.ExpiryBackoff; base > 0 {
+			delay = min(base<<min(before, 40), p.Policy.BackoffCap)
+		}
+		out.ToDue++
+		back.put(id, after(now, delay))
+		return
+	}
+	times := "once"
+	if before > 0 {
+		times = fmt.Sprintf("%d times", j.Expiries)
+	}
+	out.ToDead++
+	j.fail(now, j.Failures+j.Expiries, holder, "lease expired "+times, "")
+	p.move(id, Dead, Exactly(now))
+	p.count("died", 1)
+}
+
+func (p *Partition) nextExpiry(now int64) int64 {
+	ids := p.In(Processing)
+	if len(ids) == 0 {
+		return -1
+	}
+	return max(0, p.Jobs[ids[0]].Score.At-now)
+}

@@ -1,0 +1,166 @@
+package model
+
+import (
+	"fmt"
+	"strings"
+)
+
+// A Verdict ends a lease. Op is one of a, n, r, b.
+type Verdict struct {
+	Op            byte
+	ID, Token     string
+	Delay         int64 // ms
+	Keep          bool  // release: due at KeepAt
+	KeepAt        int64
+	Newer         bool
+	Reason, Stack string
+}
+
+// Settle ends leases; a lease that is not the caller's is left alone.
+func (p *Partition) Settle(now int64, verdicts []Verdict) (codes string) {
+	out := make([]byte, len(verdicts))
+	back := p.putBack()
+	before := map[string]byte{} // the places of what is not the caller's are read before anything is written
+	for _, v := range verdicts {
+		before[v.ID] = p.Where(v.ID)
+	}
+	ended := map[string]byte{}
+	for i, v := range verdicts {
+		j := p.Jobs[v.ID]
+		if left, done := ended[v.ID]; done {
+			out[i] = left
+			continue
+		}
+		if j == nil || j.Place != Processing || j.Token != v.Token {
+			out[i] = before[v.ID]
+			p.count("refused", 1)
+			continue
+		}
+		out[i] = p.settle(now, &v, j, back)
+		ended[v.ID] = map[byte]byte{'o': '0', 'c': '0', 'd': '1', 'x': '3'}[out[i]]
+	}
+	back.wake(now)
+	return string(out)
+}
+
+func (p *Partition) settle(now int64, v *Verdict, j *Job, back *back) byte {
+	switch {
+	case v.Op == 'a':
+		delete(p.Jobs, v.ID)
+		p.count("acked", 1)
+		return 'o'
+	case j.Cancelled:
+		p.drop(v.ID)
+		return 'c'
+	case v.Op == 'r':
+		p.count("released", 1)
+		if v.Newer {
+			p.count("newer", 1)
+		}
+		if v.Keep {
+			back.put(v.ID, Exactly(v.KeepAt))
+		} else {
+			back.put(v.ID, after(now, v.Delay))
+		}
+		return 'd'
+	}
+	j.Failures++
+	p.count(map[byte]string{'n': "nacked", 'b': "buried"}[v.Op], 1)
+	dies := v.Op == 'b' || j.Failures > limit(j.MaxRetries, p.Policy.MaxRetries)
+	stack := ""
+	if dies {
+		stack = v.Stack
+	}
+	j.fail(now, j.Failures+j.Expiries, p.holder(j.Token), v.Reason, stack)
+	if !dies {
+		back.put(v.ID, after(now, v.Delay))
+		return 'd'
+	}
+	if j.Record == "" {
+		j.Record = p.Stub
+		p.count("missing", 1)
+	}
+	p.move(v.ID, Dead, Exactly(now))
+	p.count("died", 1)
+	return 'x'
+}
+
+// Cancel removes jobs, or marks those that are being worked on.
+func (p *Partition) Cancel(ids []string) (codes string) {
+	var out strings.Builder
+	for _, id := range ids {
+		j := p.Jobs[id]
+		switch {
+		case j == nil:
+			out.WriteByte('0')
+		case j.Place == Processing:
+			out.WriteByte('p')
+			j.Cancelled = true
+		default:
+			out.WriteByte('c')
+			delete(p.Jobs, id)
+			p.count("cancelled", 1)
+		}
+	}
+	return out.String()
+}
+
+// Redrive puts dead jobs back to due by ID. The answer is what redrive stores: bound, more, codes.
+func (p *Partition) Redrive(now int64, ids []string) string {
+	var out strings.Builder
+	for _, id := range ids {
+		place := p.Where(id)
+		if place == '3' {
+			p.redriven(now, id)
+			place = 'o'
+		}
+		out.WriteByte(place)
+	}
+	return fmt.Sprintf("%d 0 %s", now, out.String())
+}
+
+func (p *Partition) redriven(now int64, id string) {
+	j := p.Jobs[id]
+	j.Failures, j.Expiries, j.Redrives = 0, 0, j.Redrives+1
+	p.move(id, Due, Exactly(now))
+	p.count("redriven", 1)
+	p.Wake = true
+}
+
+// RedriveNext redrives the n that died first, at bound or before.
+func (p *Partition) RedriveNext(now, bound int64, n int) string {
+	ids := p.UpTo(Dead, bound, n)
+	for _, id := range ids {
+		p.redriven(now, id)
+	}
+	return p.bulk(Dead, bound, len(ids))
+}
+
+func (p *Partition) bulk(place string, bound int64, n int) string {
+	return fmt.Sprintf("%d %d %s", bound, min(1, len(p.UpTo(place, bound, 1))), strings.Repeat("o", n))
+}
+
+// Purge deletes jobs of a place by ID.
+func (p *Partition) Purge(now int64, place string, ids []string) string {
+	var out strings.Builder
+	for _, id := range ids {
+		if j := p.Jobs[id]; j == nil || j.Place != place {
+			out.WriteByte('0')
+			continue
+		}
+		out.WriteByte('o')
+		delete(p.Jobs, id)
+		p.count("purged", 1)
+	}
+	return fmt.Sprintf("%d 0 %s", now, out.String())
+}
+
+// PurgeNext deletes the n lowest of a place, at bound or before.
+func (p *Partition) PurgeNext(bound int64, place string, n int) string {
+	ids := p.UpTo(place, bound, n)
+	for _, id := range ids {
+		delete(p.Jobs, id)
+		p.count("purged", 1)
+	}
+	return p.bulk(place, bound, len(ids))
+}

@@ -1,0 +1,151 @@
+package lease
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/leaseq/leaseq/internal/model"
+	"github.com/leaseq/leaseq/internal/script"
+)
+
+func (w *world) publish() {
+	p, same := &Policy{}, &w.Policy
+	draws := func(label string) bool { return draw(w, rapid.Bool(), label) }
+	if draws("lease") {
+		p.Lease = draw(w, rapid.SampledFrom([]time.Duration{15 * time.Second, 20 * time.Second}), "length")
+		same.Lease = p.Lease.Milliseconds()
+	}
+	if draws("limits") {
+		same.MaxRetries, same.MaxExpiries = draw(w, rapid.IntRange(0, 2), "retries"), draw(w, rapid.IntRange(0, 2), "expiries")
+		p.MaxRetries, p.MaxExpiries = &same.MaxRetries, &same.MaxExpiries
+	}
+	if draws("back-off") {
+		p.ExpiryBackoff, p.ExpiryCap = time.Hour, 90*time.Minute
+		same.ExpiryBackoff, same.BackoffCap = hour, hour*3/2
+	}
+	if draws("payloads") {
+		p.PayloadLimit = 3
+		same.PayloadLimit = 3
+	}
+	_, err := w.stores[0].Publish(w.ctx, p)
+	require.NoError(w.t, err)
+}
+
+func (w *world) drainWake() {
+	require.NoError(w.t, w.b.rdb.Del(w.ctx, w.b.key("wake")).Err())
+	w.Wake = false
+}
+
+func (w *world) passOn() {
+	require.NoError(w.t, w.stores[0].Wake(w.ctx))
+	w.Wake = true
+}
+
+// loseRecord deletes the record of a job in due or processing, as no script does.
+func (w *world) loseRecord() {
+	id := draw(w, anyID, "id")
+	if code := w.Where(id); code != '1' && code != '2' {
+		return
+	}
+	w.Jobs[id].Record = ""
+	require.NoError(w.t, w.b.rdb.HDel(w.ctx, w.b.key("jobs"), id).Err())
+}
+
+// forgetSessions does what a sweeper's trim does, and too early.
+func (w *world) forgetSessions() {
+	for _, name := range slices.Sorted(maps.Keys(w.Sessions)) {
+		if !draw(w, rapid.Bool(), "forget") {
+			continue
+		}
+		req := &script.Request{Script: ownScript("close"), Args: []any{name}}
+		w.b.runner.Send(w.ctx, req)
+		require.NoError(w.t, req.Err)
+		require.Equal(w.t, []any{"OK", int64(1)}, req.Reply)
+		delete(w.Sessions, name)
+		delete(w.Holders, name)
+		w.raw.forget(w, name)
+	}
+}
+
+func ownScript(name string) *script.Script {
+	for _, sc := range script.Own() {
+		if sc.Name == name {
+			return sc
+		}
+	}
+	panic("no script " + name)
+}
+
+func (w *world) cancel() {
+	ids := draw(w, someIDs, "ids")
+	var got []Removed
+	store := w.store()
+	done := w.call(1, func() (err error) { got, err = store.Cancel(w.ctx, ids); return err })
+	codes := w.Cancel(ids)
+	require.Equal(w.t, codes, done[0].Rest)
+	for i, code := range codes {
+		require.Equal(w.t, map[rune]Removed{'c': {Cancelled: true}, 'p': {Cancelling: true}, '0': {Err: ErrGone}}[code], got[i])
+	}
+}
+
+func (w *world) redrive() {
+	ids := draw(w, someIDs, "ids")
+	var got []error
+	done := w.call(1, func() (err error) { got, err = w.stores[0].Redrive(w.ctx, ids); return err })
+	w.byID(done[0], w.Redrive(done[0].When, ids), ids, got)
+}
+
+func (w *world) purge() {
+	place, ids := draw(w, rapid.SampledFrom([]Place{Due, Dead, Done}), "place"), draw(w, someIDs, "ids")
+	var got []error
+	done := w.call(1, func() (err error) { got, err = w.stores[0].Purge(w.ctx, place, ids); return err })
+	w.byID(done[0], w.Purge(done[0].When, string(place), ids), ids, got)
+}
+
+func (w *world) byID(a answered, what string, ids []string, got []error) {
+	require.Equal(w.t, what, a.Rest)
+	codes := what[strings.LastIndexByte(what, ' ')+1:]
+	for i, id := range ids {
+		if codes[i] == 'o' {
+			require.NoError(w.t, got[i])
+		} else {
+			require.Equal(w.t, refusal(id, codes[i]), got[i])
+		}
+	}
+}
+
+// redriveNext begins to redrive all, or goes on where it was left.
+func (w *world) redriveNext() {
+	w.next("redrive", model.Dead, w.RedriveNext, w.stores[0].RedriveNext)
+}
+
+// purgeNext is the same for a purge.
+func (w *world) purgeNext() {
+	place := draw(w, rapid.SampledFrom([]Place{Due, Dead, Done}), "place")
+	w.next("purge "+string(place), string(place),
+		func(_, bound int64, n int) string { return w.PurgeNext(bound, string(place), n) },
+		func(ctx ctxt, c *Cursor, n int) (int, error) { return w.stores[0].PurgeNext(ctx, place, c, n) })
+}
+
+func (w *world) next(what, place string, same func(now, bound int64, n int) string, call func(ctxt, *Cursor, int) (int, error)) {
+	n := draw(w, aFew, "n")
+	cursor := w.cursors[what]
+	if cursor == nil || cursor.Done || draw(w, rapid.Bool(), "anew") {
+		cursor = &bulkCursor{}
+		w.cursors[what] = cursor
+	}
+	moved, before := 0, len(w.In(place))
+	done := w.call(1, func() (err error) { moved, err = call(w.ctx, &cursor.Cursor, n); return err })
+	if cursor.bound == 0 {
+		cursor.bound = done[0].When
+	}
+	answer := same(done[0].When, cursor.bound, n)
+	require.Equal(w.t, answer, done[0].Rest)
+	require.Equal(w.t, before-len(w.In(place)), moved)
+	require.Equal(w.t, strings.Contains(answer, " 0 "), cursor.Done)
+}
