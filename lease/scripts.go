@@ -34,12 +34,14 @@ var (
 	wakeScript    = load("wake")
 	statsScript   = load("stats")
 	inspectScript = load("inspect")
+	deleteScript  = load("delete")
+	eraseScript   = load("erase")
 )
 
 // Scripts lists the scripts of this package, for tests that check all scripts or tell calls apart by their digests.
 func Scripts() []*script.Script {
 	return []*script.Script{
 		enqueueScript, claimScript, settleScript, extendScript, expireScript, cancelScript,
-		redriveScript, purgeScript, policyScript, wakeScript, statsScript, inspectScript,
+		redriveScript, purgeScript, policyScript, wakeScript, statsScript, inspectScript, deleteScript, eraseScript,
 	}
 }

@@ -111,5 +111,5 @@ func TestScriptsAreNumberedWhereALostReplyCouldDoHarm(t *testing.T) {
 			numbered[s.Name] = true
 		}
 	}
-	assert.Equal(t, map[string]bool{"enqueue": true, "claim": true, "settle": true, "cancel": true, "redrive": true, "purge": true}, numbered)
+	assert.Equal(t, map[string]bool{"enqueue": true, "claim": true, "settle": true, "cancel": true, "redrive": true, "purge": true, "delete": true}, numbered)
 }

@@ -10,8 +10,12 @@ import (
 	"github.com/leaseq/leaseq/lease"
 )
 
-// mostGroups is how many calls of a group commit are under way at a time: a second one only with a full batch.
-const mostGroups = 4
+// How many calls of a group commit are under way at a time: two, so that one is on its way while the server is at work on
+// the other; more only with full batches.
+const (
+	usualTrips = 2
+	mostTrips  = 4
+)
 
 // A group is the group commit of Enqueue: what callers of this process ask for while a call is under way goes into the
 // next one together. Nobody waits for others to come: the first caller sends at once.
@@ -114,7 +118,7 @@ func (g *group) landed() {
 
 // launch sends what waits, if it may go now. The caller holds the lock.
 func (g *group) launch() {
-	if len(g.waiting) == 0 || g.flying > 0 && (g.flying == mostGroups || !g.full()) {
+	if len(g.waiting) == 0 || g.flying >= usualTrips && (g.flying == mostTrips || !g.full()) {
 		return
 	}
 	g.flying++

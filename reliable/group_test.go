@@ -113,6 +113,22 @@ func awaitCalls(t *testing.T, c *counter, n int) {
 	require.Eventually(t, func() bool { return len(c.calls()) >= n }, 20*time.Second, time.Millisecond)
 }
 
+// occupy has as many calls under way, held by the proxy, as there are at a time; what is enqueued then waits.
+func occupy(t *testing.T, q *reliable.Queue, c *counter) []<-chan answer {
+	t.Helper()
+	var out []<-chan answer
+	for n := 1; n <= 2; n++ {
+		out = append(out, enqueueAside(t.Context(), q, job("k")))
+		awaitCalls(t, c, n)
+	}
+	return out
+}
+
+func awaitWaiting(t *testing.T, q *reliable.Queue, n int) {
+	t.Helper()
+	require.Eventually(t, func() bool { return q.WaitingToEnqueue() == n }, 20*time.Second, time.Millisecond)
+}
+
 func TestCallersOfOneProcessShareRoundTrips(t *testing.T) {
 	t.Parallel()
 	const callers, each = 50, 20
@@ -137,16 +153,16 @@ func TestCallersOfOneProcessShareRoundTrips(t *testing.T) {
 
 func TestACallerThatLeavesASharedRoundTripLeavesTheOthersAlone(t *testing.T) {
 	t.Parallel()
-	q, direct, c, p := countingCalls(t, holding(1, 2))
-	alone := enqueueAside(t.Context(), q, reliable.Item{Kind: "k", ID: "alone"})
-	awaitCalls(t, c, 1)
+	q, direct, c, p := countingCalls(t, holding(1, 2, 3))
+	first := occupy(t, q, c)
 	early, leaveEarly := context.WithCancel(t.Context())
 	late, leaveLate := context.WithCancel(t.Context())
 	defer leaveLate()
 	a := enqueueAside(early, q, reliable.Item{Kind: "k", ID: "early"})
 	b := enqueueAside(late, q, reliable.Item{Kind: "k", ID: "late"})
 	stays := enqueueAside(t.Context(), q, reliable.Item{Kind: "k", ID: "stays"})
-	require.Equal(t, 1, len(c.calls()), "they wait for the call that is under way")
+	awaitWaiting(t, q, 3)
+	require.Len(t, c.calls(), 2, "they wait for those that are under way")
 
 	leaveEarly()
 	var before, after *reliable.UnknownError
@@ -155,8 +171,10 @@ func TestACallerThatLeavesASharedRoundTripLeavesTheOthersAlone(t *testing.T) {
 	assert.ErrorIs(t, before.Resolve(t.Context()), reliable.ErrNeverRan, "it was not sent yet")
 
 	p.ReleaseHeld()
-	require.NoError(t, receive(t, alone).err)
-	awaitCalls(t, c, 2)
+	for _, a := range first {
+		require.NoError(t, receive(t, a).err)
+	}
+	awaitCalls(t, c, 3)
 	leaveLate()
 	require.ErrorAs(t, receive(t, b).err, &after)
 	select {
@@ -168,24 +186,26 @@ func TestACallerThatLeavesASharedRoundTripLeavesTheOthersAlone(t *testing.T) {
 	p.ReleaseHeld()
 	require.NoError(t, receive(t, stays).err)
 	require.NoError(t, after.Resolve(t.Context()), "its job stayed in the call")
-	for id, there := range map[string]bool{"alone": true, "early": false, "late": true, "stays": true} {
+	for id, there := range map[string]bool{"early": false, "late": true, "stays": true} {
 		assert.Equal(t, there, placeOf(t, direct, id) == lease.Due, id)
 	}
 }
 
 func TestASharedRoundTripIsSealedOnceAllItsCallersHaveLeft(t *testing.T) {
 	t.Parallel()
-	q, direct, c, p := countingCalls(t, holding(1, 2))
-	alone := enqueueAside(t.Context(), q, job("k"))
-	awaitCalls(t, c, 1)
+	q, direct, c, p := countingCalls(t, holding(1, 2, 3))
+	first := occupy(t, q, c)
 	ctx, leave := context.WithCancel(t.Context())
 	var answers []<-chan answer
 	for i := range 5 {
 		answers = append(answers, enqueueAside(ctx, q, reliable.Item{Kind: "k", ID: fmt.Sprint("shared", i)}))
 	}
+	awaitWaiting(t, q, 5)
 	p.ReleaseHeld()
-	require.NoError(t, receive(t, alone).err)
-	awaitCalls(t, c, 2)
+	for _, a := range first {
+		require.NoError(t, receive(t, a).err)
+	}
+	awaitCalls(t, c, 3)
 	leave()
 	for _, a := range answers {
 		var unknown *reliable.UnknownError
@@ -196,26 +216,28 @@ func TestASharedRoundTripIsSealedOnceAllItsCallersHaveLeft(t *testing.T) {
 	p.ReleaseHeld()
 	stats, err := direct.Stats(t.Context())
 	require.NoError(t, err)
-	assert.EqualValues(t, 3, stats.Due)
+	assert.EqualValues(t, 4, stats.Due)
 }
 
 func TestOneCallersBadJobFailsNoOther(t *testing.T) {
 	t.Parallel()
-	q, direct, c, p := countingCalls(t, holding(1))
+	q, direct, c, p := countingCalls(t, holding(1, 2))
 	publisher := queueOn(t, redistest.Client(t), q.Name(), &reliable.QueueOptions{PayloadLimit: 100})
 	_, err := publisher.Claim(t.Context(), 1, nil)
 	require.NoError(t, err)
 	put(t, direct, reliable.Item{Kind: "k", ID: "taken"})
-	alone := enqueueAside(t.Context(), q, job("k"))
-	awaitCalls(t, c, 1)
+	first := occupy(t, q, c)
 	good := []<-chan answer{enqueueAside(t.Context(), q, reliable.Item{Kind: "k", ID: "good1"})}
 	duplicate := enqueueAside(t.Context(), q, reliable.Item{Kind: "k", ID: "taken"})
 	large := enqueueAside(t.Context(), q, reliable.Item{Kind: "k", ID: "large", Payload: make([]byte, 101)})
 	kind := enqueueAside(t.Context(), q, reliable.Item{Kind: "no kind"})
 	good = append(good, enqueueAside(t.Context(), q, reliable.Item{Kind: "k", ID: "good2"}))
 	assert.ErrorContains(t, receive(t, kind).err, "kind", "told without being sent")
+	awaitWaiting(t, q, 4)
 	p.ReleaseHeld()
-	require.NoError(t, receive(t, alone).err)
+	for _, a := range first {
+		require.NoError(t, receive(t, a).err)
+	}
 	var isDuplicate *reliable.DuplicateError
 	assert.ErrorAs(t, receive(t, duplicate).err, &isDuplicate)
 	var isTooLarge *reliable.TooLargeError
@@ -223,20 +245,22 @@ func TestOneCallersBadJobFailsNoOther(t *testing.T) {
 	for _, g := range good {
 		assert.NoError(t, receive(t, g).err)
 	}
+	assert.Len(t, c.calls(), 3, "all four in one call")
 }
 
 func TestSharedRoundTripsKeepTheByteBudget(t *testing.T) {
 	t.Parallel()
-	q, direct, c, p := countingCalls(t, holding(1))
-	alone := enqueueAside(t.Context(), q, job("k"))
-	awaitCalls(t, c, 1)
+	q, direct, c, p := countingCalls(t, holding(1, 2))
+	first := occupy(t, q, c)
 	var answers []<-chan answer
 	for range 24 {
 		answers = append(answers, enqueueAside(t.Context(), q, reliable.Item{Kind: "k", Payload: make([]byte, 500<<10)}))
 	}
-	awaitCalls(t, c, 2) // a full batch does not wait for the call under way
+	awaitCalls(t, c, 3) // a full batch does not wait for those under way
 	p.ReleaseHeld()
-	require.NoError(t, receive(t, alone).err)
+	for _, a := range first {
+		require.NoError(t, receive(t, a).err)
+	}
 	for _, a := range answers {
 		require.NoError(t, receive(t, a).err)
 	}
@@ -245,26 +269,29 @@ func TestSharedRoundTripsKeepTheByteBudget(t *testing.T) {
 	}
 	stats, err := direct.Stats(t.Context())
 	require.NoError(t, err)
-	assert.EqualValues(t, 2+1+24, stats.Due)
+	assert.EqualValues(t, 2+2+24, stats.Due)
 }
 
 func TestCloseLetsWaitingCallersGo(t *testing.T) {
 	t.Parallel()
-	q, _, c, p := countingCalls(t, holding(1, 2, 3, 4)) // the call is repeated on other connections
-	alone := enqueueAside(t.Context(), q, job("k"))
-	awaitCalls(t, c, 1)
+	q, _, c, p := countingCalls(t, func(int) netfault.Action { return netfault.Hold }) // repeats too
+	first := occupy(t, q, c)
 	var others []<-chan answer
 	for range 3 {
 		others = append(others, enqueueAside(t.Context(), q, job("k")))
 	}
+	awaitWaiting(t, q, 3)
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	closed := make(chan error, 1)
 	go func() { closed <- q.Close(ctx) }()
-	assert.ErrorIs(t, receive(t, alone).err, reliable.ErrNeverKnown)
+	for _, a := range first {
+		assert.ErrorIs(t, receive(t, a).err, reliable.ErrNeverKnown)
+	}
 	for _, a := range others {
 		assert.ErrorIs(t, receive(t, a).err, reliable.ErrClosed)
 	}
+	p.Decide(nil)
 	p.ReleaseHeld() // Close waits for what the client has on the wire
 	require.ErrorIs(t, receive(t, closed), context.DeadlineExceeded)
 }

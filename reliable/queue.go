@@ -63,7 +63,7 @@ type Queue struct {
 	opts  QueueOptions
 	store *lease.Store
 
-	registered atomic.Bool
+	registered atomic.Int64 // when, in ns of this process' clock; 0: not yet
 	group      group
 	hand       handClaims
 }
@@ -172,17 +172,27 @@ func (q *Queue) Close(ctx context.Context) error {
 	return err
 }
 
-// register writes the queue's name into the registry, once in this process. The client does not notice the end of a
-// context while it waits for an answer, so that is done here.
+// register writes the queue's name into the registry: before anything else of this process, and in the background again
+// where that was long ago, since a FLUSHALL or `reaper queue delete` may have taken it. The client does not notice the end
+// of a context while it waits for an answer, so that is done here.
 func (q *Queue) register(ctx context.Context) error {
-	if q.registered.Load() {
+	at := q.registered.Load()
+	if at != 0 {
+		now := int64(time.Since(processStart))
+		if now-at > int64(remindEvery) && q.registered.CompareAndSwap(at, now) {
+			q.group.spawn(func() {
+				ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+				defer cancel()
+				_ = q.store.Register(ctx) // in vain: tried again in a minute
+			})
+		}
 		return nil
 	}
 	answer := make(chan error, 1)
 	if !q.group.spawn(func() {
 		err := q.registerNow(ctx)
 		if err == nil {
-			q.registered.Store(true)
+			q.registered.Store(int64(time.Since(processStart)))
 		}
 		answer <- err
 	}) {

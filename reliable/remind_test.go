@@ -1,6 +1,7 @@
 package reliable
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -41,4 +42,25 @@ func TestARunningConsumerRestoresTheNameAndThePolicyOfItsQueue(t *testing.T) {
 	require.Equal(t, "9000", leaseMS(), "a newer policy stays")
 	require.NoError(t, store.Close(t.Context()))
 	require.NoError(t, q.Close(t.Context()))
+}
+
+func TestAProducerRegistersItsQueueAgainAfterAWhile(t *testing.T) {
+	t.Parallel()
+	name, rdb := redistest.Queue(t), redistest.Client(t)
+	q, err := New(rdb, name, nil)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, q.Close(context.Background())) })
+	item := Item{Kind: "k"}
+	_, err = q.Enqueue(t.Context(), item)
+	require.NoError(t, err)
+	known := func() bool { return rdb.SIsMember(t.Context(), keys.Registry(keys.DefaultPrefix), name).Val() }
+	require.True(t, known())
+	require.NoError(t, rdb.SRem(t.Context(), keys.Registry(keys.DefaultPrefix), name).Err())
+	_, err = q.Enqueue(t.Context(), item)
+	require.NoError(t, err)
+	require.False(t, known(), "not at each enqueue")
+	q.registered.Add(-int64(remindEvery) - 1)
+	_, err = q.Enqueue(t.Context(), item)
+	require.NoError(t, err)
+	require.Eventually(t, known, 20*time.Second, time.Millisecond)
 }

@@ -109,8 +109,14 @@ func (a *App) Close() error {
 	return errors.Join(errs...)
 }
 
-// open makes a client that Close closes.
+// open makes a client that Close closes. A quick one is for a command that does not log: what is not good about the
+// endpoint is then told on standard error.
 func (a *App) open(e *endpoint, quick bool) redis.UniversalClient {
+	if quick {
+		for _, warning := range e.warnings {
+			fmt.Fprintf(a.err, "reaper: warning: %s\n", warning)
+		}
+	}
 	rdb := e.open(quick)
 	a.clients = append(a.clients, rdb)
 	return rdb

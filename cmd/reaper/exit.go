@@ -7,7 +7,7 @@ const (
 	exitOK      = 0
 	exitFailure = 1 // the command failed, and said why
 	exitUsage   = 2 // a wrong flag, argument or environment variable
-	exitRedis   = 3 // Redis cannot be reached, or refuses the credentials
+	exitRedis   = 3 // no access to Redis: it cannot be reached, or refuses TLS, credentials, database or a command
 )
 
 // An ExitError is an error with an exit code of its own.

@@ -15,9 +15,11 @@ const safePolicy = "noeviction"
 
 // facts are what a server says of itself. What it does not tell, or not to this user, is "".
 type facts struct {
-	server, version, mode string
-	policy                string // maxmemory-policy
-	policyErr             error  // why it is not known
+	server, version string
+	mode, role      string
+	policy          string // maxmemory-policy
+	policyErr       error  // why it is not known
+	denied          error  // why it tells nothing
 }
 
 // look asks a server, or one node of several, who it is. An error means that there was no answer, or that the
@@ -28,7 +30,8 @@ func look(ctx context.Context, rdb redis.UniversalClient) (facts, error) {
 		return facts{}, err
 	}
 	info := readInfo(text)
-	f := facts{server: "redis", version: info["redis_version"], mode: info["redis_mode"], policy: info["maxmemory_policy"]}
+	f := facts{server: "redis", version: info["redis_version"], mode: info["redis_mode"], role: info["role"],
+		policy: info["maxmemory_policy"], denied: err}
 	if info["valkey_version"] != "" {
 		f.server, f.version = "valkey", info["valkey_version"]
 	}

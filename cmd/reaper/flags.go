@@ -13,26 +13,38 @@ import (
 const defaultRedis = "redis://127.0.0.1:6379/0"
 
 // connectionFlags are the flags of every command that works on the queues of a server.
-type connectionFlags struct{ redis, prefix string }
+type connectionFlags struct {
+	redis, prefix string
+
+	user, passwordFile                 string
+	sentinelUser, sentinelPasswordFile string
+	tls                                tlsFiles
+}
 
 func (f *connectionFlags) add(flags *pflag.FlagSet) {
-	flags.StringVar(&f.redis, "redis", defaultRedis, "`URL` of the server: redis://, rediss:// or unix://; Sentinel with ?master_name=…, Cluster with ?cluster=true")
+	flags.StringVar(&f.redis, "redis", defaultRedis, "`URL` of the server: redis://, rediss:// (TLS) or unix://; Sentinel with ?master_name=…, Cluster with ?cluster=true")
 	flags.StringVar(&f.prefix, "prefix", keys.DefaultPrefix, "`prefix` of all keys, as the queues' programs set it")
+	flags.StringVar(&f.user, "user", "", "ACL `user` of the server, instead of one in the URL; default: the server's own default user")
+	flags.StringVar(&f.passwordFile, passwordFlag, "", "`file` with the password, instead of one in the URL; read again for each new connection")
+	flags.StringVar(&f.sentinelUser, "sentinel-user", "", "ACL `user` of the Sentinels")
+	flags.StringVar(&f.sentinelPasswordFile, sentinelPasswordFlag, "", "`file` with the password of the Sentinels; read again for each new connection")
+	flags.StringVar(&f.tls.ca, "tls-ca", "", "`file` with the authorities that may have signed the server's certificate, as PEM; default: those that this system trusts")
+	flags.StringVar(&f.tls.cert, "tls-cert", "", "`file` with a client certificate, as PEM, for servers that want one")
+	flags.StringVar(&f.tls.key, "tls-key", "", "`file` with the client certificate's key, as PEM")
+	flags.StringVar(&f.tls.serverName, "tls-server-name", "", "`name` that the server's certificate must be for; default: the host that is connected to")
 }
 
-// parse checks the flags.
-func (f *connectionFlags) parse() (*endpoint, error) {
-	if err := keys.ValidateName("--prefix", f.prefix); err != nil {
-		return nil, err
-	}
-	return parseURL(f.redis)
-}
+const (
+	passwordFlag         = "password-file"
+	sentinelPasswordFlag = "sentinel-password-file"
+)
 
-// checkURL refuses a --redis that is no URL of a server, whichever command it is for, without showing it.
+// checkURL refuses a --redis that is no URL of a server, for a command without the other flags of a connection, without
+// showing it.
 func checkURL(flags *pflag.FlagSet) error {
 	f := flags.Lookup("redis")
-	if f == nil || f.Value.String() == "" {
-		return nil // demo: no server is given
+	if f == nil || f.Value.String() == "" || flags.Lookup(passwordFlag) != nil {
+		return nil // demo: no server is given; the others check theirs with all that belongs to it
 	}
 	if _, err := parseURL(f.Value.String()); err != nil {
 		return fmt.Errorf("--redis: %w", err)

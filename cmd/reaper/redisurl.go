@@ -6,23 +6,19 @@ import (
 	"net"
 	"net/url"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/redis/go-redis/v9"
 )
 
-// An endpoint is a server, or several, that a URL names.
-type endpoint struct {
-	told string // how it is called in logs and errors: without user, password and parameters
-
-	single   *redis.Options // one of the three
-	failover *redis.FailoverOptions
-	cluster  *redis.ClusterOptions
-}
-
 var errNotURL = errors.New("not a URL: want it like redis://user:password@127.0.0.1:6379/0, with special characters " +
 	"in a password percent-encoded (/ is %2F, @ is %40, : is %3A)")
+
+// Whoever answers an unverified connection is given the password, and takes the jobs.
+var errUnverified = errors.New("skip_verify is not supported, since anybody could then answer for the server and be given the password: " +
+	"name the authority that signed its certificate with --tls-ca (for a self-signed one that certificate itself), and the name in it with --tls-server-name")
 
 // parseURL reads a server's URL. Its errors never show what may be a password, so never the URL: a password that is not
 // percent-encoded ends up in any part of it.
@@ -39,6 +35,8 @@ func parseURL(text string) (*endpoint, error) {
 		return singleURL(u)
 	case u.Scheme != "redis" && u.Scheme != "rediss":
 		return nil, errors.New("the URL begins with none of redis://, rediss:// (TLS) and unix://")
+	case !slices.Contains([]string{"", "0", "false"}, query.Get("skip_verify")):
+		return nil, errUnverified
 	}
 	if err := checkParts(u, query); err != nil {
 		return nil, err
@@ -102,7 +100,7 @@ func singleURL(u *url.URL) (*endpoint, error) {
 	if u.Scheme == "unix" {
 		told = "unix:" + told
 	}
-	return &endpoint{told: told, single: o}, nil
+	return &endpoint{told: told, scheme: u.Scheme, database: o.DB, single: o}, nil
 }
 
 func failoverURL(u *url.URL) (*endpoint, error) {
@@ -115,7 +113,8 @@ func failoverURL(u *url.URL) (*endpoint, error) {
 	case o.RouteByLatency || o.RouteRandomly || o.ReplicaOnly:
 		return nil, errors.New("route_by_latency, route_randomly and replica_only read from replicas: leases are on the primary only")
 	}
-	return &endpoint{told: fmt.Sprintf("%s of the Sentinels %s", o.MasterName, strings.Join(o.SentinelAddrs, ", ")), failover: o}, nil
+	told := fmt.Sprintf("%s of the Sentinels %s", o.MasterName, strings.Join(o.SentinelAddrs, ", "))
+	return &endpoint{told: told, scheme: u.Scheme, database: o.DB, failover: o}, nil
 }
 
 func clusterURL(u *url.URL) (*endpoint, error) {
@@ -129,41 +128,17 @@ func clusterURL(u *url.URL) (*endpoint, error) {
 	case o.RouteByLatency || o.RouteRandomly || o.ReadOnly:
 		return nil, errors.New("route_by_latency, route_randomly and read_only read from replicas: leases are on the primary only")
 	}
-	return &endpoint{told: "the Cluster at " + strings.Join(o.Addrs, ", "), cluster: o}, nil
+	return &endpoint{told: "the Cluster at " + strings.Join(o.Addrs, ", "), scheme: u.Scheme, cluster: o}, nil
 }
 
 // clientError is for mistakes in parameters, which the client library tells without any secret.
 func clientError(err error) error {
 	text := strings.TrimPrefix(err.Error(), "redis: ")
 	if name, ok := strings.CutPrefix(text, "unexpected option: "); ok {
-		return fmt.Errorf("the URL has parameters that are not known here: %s (not supported yet: certificate authorities "+
-			"and client certificates of one's own, and user and password of a Sentinel's primary other than as username=, password=)", name)
+		return fmt.Errorf("the URL has parameters that are not known here: %s (files for TLS are given by --tls-ca, --tls-cert and --tls-key; "+
+			"user and password by --user and --password-file, or before the host, and for Sentinel those of the primary as username=, password=)", name)
 	}
 	return errors.New(text)
-}
-
-// open makes a client, without contacting anybody. A quick one is for a command that a person waits for: it tries once,
-// and keeps to the deadline of a context. Otherwise the client's own defaults and the URL's parameters hold.
-func (e *endpoint) open(quick bool) redis.UniversalClient {
-	switch {
-	case e.failover != nil:
-		o := *e.failover
-		if quick {
-			o.MaxRetries, o.DialerRetries, o.ContextTimeoutEnabled = -1, 1, true
-		}
-		return redis.NewFailoverClient(&o)
-	case e.cluster != nil:
-		o := *e.cluster
-		if quick {
-			o.DialerRetries, o.ContextTimeoutEnabled = 1, true
-		}
-		return redis.NewClusterClient(&o)
-	}
-	o := *e.single
-	if quick {
-		o.MaxRetries, o.DialerRetries, o.ContextTimeoutEnabled = -1, 1, true
-	}
-	return redis.NewClient(&o)
 }
 
 // userinfo and secrets are where a URL inside of a text can hold a password.

@@ -12,19 +12,19 @@ func TestURLsThatAreUnderstood(t *testing.T) {
 	t.Parallel()
 	const secret = "hunter2"
 	for text, want := range map[string]string{
-		"redis://127.0.0.1:6379/0":                                "127.0.0.1:6379/0",
-		"redis://user:hunter2@redis.internal":                     "redis.internal:6379/0",
-		"redis://:hunter2@[::1]:7000/4?read_timeout=2s":           "[::1]:7000/4",
-		"redis://:hun%2Fter2@h?cluster=false":                     "h:6379/0",
-		"rediss://user:hunter2@h:1":                               "h:1/0",
-		"unix://user:hunter2@/run/redis.sock?db=2":                "unix:/run/redis.sock/2",
-		"redis://s1:26379/1?master_name=main&password=hunter2":    "main of the Sentinels s1:26379",
-		"redis://s1:26379?master_name=main&addr=s2:1&addr=s3:2":   "main of the Sentinels s1:26379, s2:1, s3:2",
-		"redis://:hunter2@n1:7000?cluster=true":                   "the Cluster at n1:7000",
-		"rediss://u:hunter2@n1:7000/0?cluster=true&addr=n2:7001":  "the Cluster at n1:7000, n2:7001",
-		"redis://n1?cluster=1&dial_timeout=1s&max_retries=2":      "the Cluster at n1:6379",
-		"redis://user:hunter2@h:1/2?client_name=x&pool_size=9":    "h:1/2",
-		"rediss://user:hunter2@h:1/2?skip_verify=true&protocol=2": "h:1/2",
+		"redis://127.0.0.1:6379/0":                                 "127.0.0.1:6379/0",
+		"redis://user:hunter2@redis.internal":                      "redis.internal:6379/0",
+		"redis://:hunter2@[::1]:7000/4?read_timeout=2s":            "[::1]:7000/4",
+		"redis://:hun%2Fter2@h?cluster=false":                      "h:6379/0",
+		"rediss://user:hunter2@h:1":                                "h:1/0",
+		"unix://user:hunter2@/run/redis.sock?db=2":                 "unix:/run/redis.sock/2",
+		"redis://s1:26379/1?master_name=main&password=hunter2":     "main of the Sentinels s1:26379",
+		"redis://s1:26379?master_name=main&addr=s2:1&addr=s3:2":    "main of the Sentinels s1:26379, s2:1, s3:2",
+		"redis://:hunter2@n1:7000?cluster=true":                    "the Cluster at n1:7000",
+		"rediss://u:hunter2@n1:7000/0?cluster=true&addr=n2:7001":   "the Cluster at n1:7000, n2:7001",
+		"redis://n1?cluster=1&dial_timeout=1s&max_retries=2":       "the Cluster at n1:6379",
+		"redis://user:hunter2@h:1/2?client_name=x&pool_size=9":     "h:1/2",
+		"rediss://user:hunter2@h:1/2?skip_verify=false&protocol=2": "h:1/2",
 	} {
 		e, err := parseURL(text)
 		require.NoError(t, err, text)
@@ -78,7 +78,9 @@ var wrongURLs = map[string]string{
 	"redis://:hunter2@h?master_name=x&replica_only=1":   "primary only",
 	"redis://:hunter2@h?cluster=true&read_only=true":    "primary only",
 	"redis://:hunter2@h?password=hunter2":               "not known here: password",
-	"rediss://:hunter2@h?ca_cert=ca.pem&password=x":     "not supported yet",
+	"rediss://:hunter2@h?ca_cert=ca.pem&password=x":     "--tls-ca, --tls-cert and --tls-key",
+	"rediss://:hunter2@h?skip_verify=true":              "--tls-ca (for a self-signed one that certificate itself)",
+	"rediss://:hunter2@h?cluster=1&skip_verify=1":       "skip_verify is not supported",
 	"rediss://:hunter2@h?pool_size=many":                "pool_size",
 	"unix://:hunter2@/run/r.sock?cluster=true":          "unix socket",
 	"unix://:hunter2@":                                  "socket path",

@@ -20,11 +20,17 @@ times, and sessions of processes that are gone are forgotten.
 Without arguments it looks after all queues of the registry, which is read again every 5 s; with arguments after the
 named ones only. Any number may run side by side, and beside consumers: there is no leader, and nothing is done twice.
 
-It goes on through every outage of Redis. SIGTERM or SIGINT ends it cleanly, which takes at most one read timeout
-(5 s) where Redis is silent; a second one ends it at once. Nothing that it does is lost or half done either way.`
+It goes on through every outage of Redis. Files with passwords, authorities and certificates are read again for each new
+connection, so that they can be changed under it. What is wrong at the start and only you can change ends it:
+credentials, a certificate that cannot be trusted, a server of another kind.
+
+SIGTERM or SIGINT ends it cleanly, which takes at most one read timeout (5 s) where Redis is silent; a second one ends it
+at once. Nothing that it does is lost or half done either way.`
 
 const runExample = `  reaper run
   reaper run --redis redis://redis:6379/0 orders mail
+  reaper run --redis rediss://redis:6379/0 --user sidecar --password-file /etc/leaseq/password --tls-ca /etc/leaseq/ca.pem
+  reaper run --redis unix:///run/redis/redis.sock
   LEASEQ_REDIS='redis://s1:26379/0?master_name=main&password=secret&addr=s2:26379&addr=s3:26379' reaper run --log-format json
   LEASEQ_REDIS='rediss://app:secret@cluster.internal:6379?cluster=true' reaper run`
 
@@ -39,6 +45,7 @@ type runCommand struct {
 	endpoint *endpoint
 	rdb      redis.UniversalClient
 	logger   *slog.Logger
+	advisor  *advisor
 	reaper   *reaper.Reaper
 }
 
@@ -75,8 +82,10 @@ func (c *runCommand) prepare(args []string) (err error) {
 		return err
 	}
 	c.rdb = c.app.open(c.endpoint, false)
+	c.advisor = newAdvisor(c.endpoint, c.logger)
 	c.reaper, err = reaper.New(c.rdb, &reaper.Options{
 		Prefix: c.connection.prefix, Queues: c.queues, Batch: c.batch, Logger: c.logger,
+		OnError: func(_ string, err error) { c.advisor.note(err) },
 	})
 	return err
 }
@@ -85,6 +94,9 @@ func (c *runCommand) run(asked context.Context) error {
 	ctx, end := context.WithCancelCause(asked)
 	defer end(nil)
 	c.logger.Info("reaper starts", "version", programVersion(), "redis", c.endpoint.told, "prefix", c.connection.prefix, "batch", c.batch)
+	for _, warning := range c.endpoint.warnings {
+		c.logger.Warn(warning)
+	}
 	var beside sync.WaitGroup
 	beside.Go(func() {
 		if err := c.introduce(ctx); err != nil {

@@ -15,9 +15,9 @@ import (
 	"github.com/leaseq/leaseq/lease"
 )
 
-const statsHelp = `Shows how queues are doing: jobs that are due (of these claimable now), in processing (of these with a lease that
-ran out and that nobody has swept yet), and dead; how long the oldest due job has been claimable; when the queue was
-last swept; and its counters, which only grow.
+const statsHelp = `Shows in detail how queues are doing ('reaper queues' is the overview): jobs that are due (of these claimable now), in
+processing (of these with a lease that ran out and that nobody has swept yet), and dead; how long the oldest due job has
+been claimable; when the queue was last swept; and its counters, which only grow.
 
 Without arguments all queues of the registry are shown. A named queue that nobody has ever used is an error. With
 --json the output is one object: {"redis", "prefix", "queues": [{"queue", "registered", "due", "claimable",
@@ -44,7 +44,7 @@ func newStatsCommand(a *App) *cobra.Command {
 	c := &statsCommand{app: a}
 	cmd := &cobra.Command{
 		Use:     "stats [queue ...]",
-		Short:   "Show how queues are doing",
+		Short:   "Show in detail how queues are doing",
 		Long:    statsHelp,
 		Example: statsExample,
 		PreRunE: func(_ *cobra.Command, args []string) error { return c.prepare(args) },
@@ -84,7 +84,7 @@ func (c *statsCommand) run(ctx context.Context) error {
 	defer cancel()
 	known, err := lease.Queues(ctx, c.rdb, c.connection.prefix)
 	if err != nil {
-		return c.failed(err)
+		return c.endpoint.failed(err)
 	}
 	slices.Sort(known)
 	names := c.queues
@@ -98,7 +98,7 @@ func (c *statsCommand) run(ctx context.Context) error {
 		registered := slices.Contains(known, queue)
 		switch {
 		case err != nil:
-			errs = append(errs, fmt.Errorf("queue %s: %w", queue, c.failed(err)))
+			errs = append(errs, fmt.Errorf("queue %s: %w", queue, c.endpoint.failed(err)))
 		case !registered && unused(&got):
 			errs = append(errs, fmt.Errorf("queue %s: nobody has used it under prefix %s; known are: %s", queue, c.connection.prefix, list(known)))
 		default:
@@ -120,19 +120,6 @@ func (c *statsCommand) read(ctx context.Context, queue string) (lease.Stats, err
 	}
 	defer store.Close(ctx) // nothing is open: it was only read
 	return store.Stats(ctx)
-}
-
-// failed gives an error of Redis its exit code.
-func (c *statsCommand) failed(err error) error {
-	switch {
-	case redis.IsAuthError(err):
-		err = fmt.Errorf("Redis at %s refuses the credentials: %w", c.endpoint.told, err)
-	case isReply(err):
-		return err
-	default:
-		err = fmt.Errorf("Redis at %s cannot be reached: %w", c.endpoint.told, err)
-	}
-	return &ExitError{Code: exitRedis, Err: err}
 }
 
 // unused reports whether nothing of a queue is in Redis.

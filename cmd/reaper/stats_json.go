@@ -44,16 +44,20 @@ type (
 
 func writeJSON(w io.Writer, told, prefix string, queues []queueStats) error {
 	out := statsJSON{Redis: told, Prefix: prefix, Queues: make([]queueStatsJSON, len(queues))}
-	for i, q := range queues {
-		out.Queues[i] = queueStatsJSON{
-			Queue: q.Queue, Registered: q.Registered,
-			Due: q.Due, Claimable: q.Claimable, Processing: q.Processing, Expired: q.Expired, Dead: q.Dead, Done: q.Done,
-			Records: q.Records, Sessions: q.Sessions,
-			OldestDue: milliseconds(q.OldestDue), NextExpiry: milliseconds(q.NextExpiry), SinceSweep: milliseconds(q.SinceSweep),
-			Counters: q.Counters,
-		}
+	for i := range queues {
+		out.Queues[i] = queues[i].json()
 	}
 	return json.NewEncoder(w).Encode(out)
+}
+
+func (q *queueStats) json() queueStatsJSON {
+	return queueStatsJSON{
+		Queue: q.Queue, Registered: q.Registered,
+		Due: q.Due, Claimable: q.Claimable, Processing: q.Processing, Expired: q.Expired, Dead: q.Dead, Done: q.Done,
+		Records: q.Records, Sessions: q.Sessions,
+		OldestDue: milliseconds(q.OldestDue), NextExpiry: milliseconds(q.NextExpiry), SinceSweep: milliseconds(q.SinceSweep),
+		Counters: q.Counters,
+	}
 }
 
 // milliseconds is nil for a negative duration, which says that there is none.

@@ -21,8 +21,7 @@ func writeTables(w io.Writer, told, prefix string, queues []queueStats, complete
 		if !complete {
 			return nil // the errors say it all
 		}
-		_, err := fmt.Fprintf(w, "No queue has been used yet at %s under prefix %s.\n", told, prefix)
-		return err
+		return writeNone(w, told, prefix)
 	}
 	state := newTable("queue", "due", "claimable", "processing", "expired", "dead", "oldest due", "last sweep")
 	counters := newTable(append(append([]string{"queue"}, mainCounters...), "others")...)
@@ -39,6 +38,12 @@ func writeTables(w io.Writer, told, prefix string, queues []queueStats, complete
 		counters.AppendRow(append(row, others(q.Counters)))
 	}
 	_, err := fmt.Fprintf(w, "%s\n\nCounters\n%s\n", state.Render(), counters.Render())
+	return err
+}
+
+// writeNone says that the registry is empty.
+func writeNone(w io.Writer, told, prefix string) error {
+	_, err := fmt.Fprintf(w, "No queue has been used yet at %s under prefix %s.\n", told, prefix)
 	return err
 }
 

@@ -140,11 +140,20 @@ func TestStatsShowsTheOtherQueuesWhereOneCannotBeRead(t *testing.T) {
 
 func TestStatsOfAServerThatIsNotThereExitsWithThree(t *testing.T) {
 	t.Parallel()
-	code, out, errOut := invoke(t, nil, "stats", "--redis", "redis://:hunter2@127.0.0.1:1/0")
-	assert.Equal(t, exitRedis, code)
-	assert.Empty(t, out)
-	assert.Contains(t, errOut, "127.0.0.1:1/0 cannot be reached")
-	assert.NotContains(t, errOut, "hunter2")
+	for url, want := range map[string]string{
+		"redis://:hunter2@127.0.0.1:1/0":             "127.0.0.1:1/0 cannot be reached",
+		"rediss://:hunter2@127.0.0.1:1/0":            "127.0.0.1:1/0 cannot be reached",
+		"redis://:hunter2@127.0.0.1:1?cluster=true":  "the Cluster at 127.0.0.1:1 cannot be reached",
+		"redis://:hunter2@127.0.0.1:1?master_name=m": "m of the Sentinels 127.0.0.1:1 cannot be reached",
+		"redis://:hunter2@no-such-host.invalid":      "no-such-host.invalid:6379/0 cannot be reached",
+	} {
+		code, out, errOut := invoke(t, nil, "stats", "--redis", url)
+		assert.Equal(t, exitRedis, code, errOut)
+		assert.Empty(t, out)
+		assert.Contains(t, errOut, want)
+		assert.NotContains(t, errOut, "hunter2")
+		assert.NotContains(t, errOut, "(if", "no advice where nobody answered")
+	}
 }
 
 func TestStatsOfAServerThatIsSilentEndsWithItsTimeout(t *testing.T) {
@@ -155,5 +164,6 @@ func TestStatsOfAServerThatIsSilentEndsWithItsTimeout(t *testing.T) {
 	code, _, errOut := invoke(t, nil, "stats", "--redis", "redis://"+proxy.Addr(), "--timeout", "200ms")
 	assert.Equal(t, exitRedis, code)
 	assert.Contains(t, errOut, "cannot be reached")
+	assert.Contains(t, errOut, "if it speaks TLS on this port, begin the URL with rediss://", "ports for TLS may be as silent")
 	assert.Less(t, time.Since(began), 4*time.Second)
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 )
 
 // Linked are the modules beside our own that a program which embeds one of Libraries may link, and why.
@@ -16,7 +17,32 @@ var Linked = map[string]string{
 }
 
 // Libraries are the packages that users embed.
-var Libraries = []string{"reliable", "lease", "reaper", "idempotency"}
+var Libraries = []string{"reliable", "lease", "reaper", "idempotency", "chaos/record"}
+
+// Confined are packages that may import the standard library and these packages of ours alone.
+var Confined = map[string][]string{
+	"chaos/record": {"reliable"}, // a worker of the user's has it inside
+}
+
+// CheckConfined returns every import of a confined package that it may not have, and confined packages that are not
+// there.
+func CheckConfined(confined map[string][]string, packages []*Package) []string {
+	var bad []string
+	for _, name := range slices.Sorted(maps.Keys(confined)) {
+		i := slices.IndexFunc(packages, func(p *Package) bool { return short(p.ImportPath) == name })
+		if i < 0 {
+			bad = append(bad, name+" is confined and is not there")
+			continue
+		}
+		for _, path := range packages[i].Imports {
+			first, _, _ := strings.Cut(path, "/")
+			if strings.Contains(first, ".") && !(own(path) && slices.Contains(confined[name], short(path))) {
+				bad = append(bad, fmt.Sprintf("%s imports %s: it may have the standard library and %v", name, short(path), confined[name]))
+			}
+		}
+	}
+	return bad
+}
 
 // CheckLinks returns every module in what a library links that is neither ours nor allowed.
 func CheckLinks(allowed map[string]string, packages []*Package) []string {

@@ -56,6 +56,24 @@ func TestWhoEmbedsALibraryLinksRedisAndUUIDAlone(t *testing.T) {
 	}
 }
 
+func TestConfinedPackagesImportWhatTheyMay(t *testing.T) {
+	t.Parallel()
+	for _, goos := range systems {
+		require.Empty(t, CheckConfined(Confined, ownPackages(t, goos)), goos)
+	}
+}
+
+func TestAnImportThatAConfinedPackageMayNotHaveIsFound(t *testing.T) {
+	t.Parallel()
+	confined := map[string][]string{"a": {"b"}, "missing": nil}
+	bad := CheckConfined(confined, []*Package{{ImportPath: Module + "/a", Imports: []string{"fmt", "net/http", Module + "/b", Module + "/b/part", "example.org/b"}}})
+	require.Equal(t, []string{
+		"a imports b/part: it may have the standard library and [b]",
+		"a imports example.org/b: it may have the standard library and [b]",
+		"missing is confined and is not there",
+	}, bad)
+}
+
 func TestALinkedModuleThatIsNotAllowedIsFound(t *testing.T) {
 	t.Parallel()
 	packages, err := List(root(t), "", true, "./reliable")

@@ -16,7 +16,7 @@ var Required = map[string]string{
 	"github.com/spf13/cobra":            "cmd/reaper: commands and flags",
 	"github.com/spf13/pflag":            "cmd/reaper: each flag's twin in the environment",
 	"github.com/jedib0t/go-pretty/v6":   "cmd/reaper: tables",
-	"github.com/schollz/progressbar/v3": "cmd/reaper: the demo's progress",
+	"github.com/schollz/progressbar/v3": "cmd/reaper: progress on a terminal",
 	"github.com/alicebob/miniredis/v2":  "cmd/reaper: the demo's Redis where there is no other; tests",
 	"github.com/stretchr/testify":       "tests: assertions",
 	"github.com/ory/dockertest/v3":      "tests: a Redis in Docker where there is no redis-server",

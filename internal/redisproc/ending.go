@@ -25,10 +25,10 @@ func (s *Server) Stop(ctx context.Context) error {
 			}
 		}
 	}
-	if again || !s.temp {
+	if again {
 		return nil
 	}
-	if err := os.RemoveAll(s.options.Dir); err != nil {
+	if err := s.removeTemp(); err != nil {
 		return fmt.Errorf("redisproc: %w", err)
 	}
 	return nil

@@ -27,14 +27,35 @@ func TestEveryProblemOfTheOptionsIsReported(t *testing.T) {
 	assert.ErrorContains(t, err, "without AppendOnly")
 }
 
+func TestProblemsOfTLSAndSentinelAreReported(t *testing.T) {
+	t.Parallel()
+	_, err := Start(t.Context(), &Options{
+		AppendOnly: true,
+		Sentinel:   []string{"monitor main 127.0.0.1 1 1", " ", "two\nlines"},
+		TLS:        &TLS{CertFile: "cert.pem", KeyFile: filepath.Join(t.TempDir(), "key.pem"), Clients: "perhaps"},
+		Args:       []string{"--tls-port", "1"},
+	})
+	require.Error(t, err)
+	for _, part := range []string{"set one of them", `Sentinel holds " "`, `"two\nlines"`, `TLS.CertFile "cert.pem": want an absolute path`,
+		`TLS.CAFile ""`, `TLS.Clients "perhaps": want no, optional or yes`, "Args hold --tls-port"} {
+		assert.ErrorContains(t, err, part)
+	}
+	assert.NotContains(t, err.Error(), "KeyFile")
+}
+
 func TestOptionsAreCopied(t *testing.T) {
 	t.Parallel()
 	needRedis(t)
-	given := &Options{Args: []string{"--maxmemory", "1mb"}}
+	given := &Options{
+		Args: []string{"--maxmemory", "1mb"}, Sentinel: []string{"myid x"},
+		TLS: &TLS{CertFile: "/c", KeyFile: "/k", CAFile: "/a"},
+	}
 	s, err := given.settled()
 	require.NoError(t, err)
-	given.Args[1] = "changed"
+	given.Args[1], given.Sentinel[0], given.TLS.Clients = "changed", "changed", "changed"
 	assert.Equal(t, []string{"--maxmemory", "1mb"}, s.Args)
+	assert.Equal(t, []string{"myid x"}, s.Sentinel)
+	assert.Empty(t, s.TLS.Clients)
 	assert.Empty(t, given.Path, "defaults are filled into the copy")
 }
 

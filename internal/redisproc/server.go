@@ -54,6 +54,7 @@ var ErrNotRunning = errors.New("redisproc: the server is not running")
 type Server struct {
 	options Options
 	port    int
+	tlsPort int  // 0: no TLS
 	temp    bool // the directory is ours
 
 	restarting sync.Mutex // held by Restart, so that there is one at a time
@@ -81,13 +82,16 @@ func Start(ctx context.Context, o *Options) (*Server, error) {
 	} else {
 		err = os.MkdirAll(s.options.Dir, 0o700)
 	}
+	if err == nil {
+		err = writeSentinel(&s.options)
+	}
 	if err != nil {
-		return nil, fmt.Errorf("redisproc: %w", err)
+		return nil, errors.Join(fmt.Errorf("redisproc: %w", err), s.removeTemp())
 	}
 	// A port can be lost between its choice and the server's bind. Then the server ends at once, or somebody else
 	// answers: both are tried again with another port. A wrong setting fails the same way, some milliseconds a try.
 	for range attempts {
-		if s.port, err = freePort(); err != nil {
+		if err = s.takePorts(); err != nil {
 			break
 		}
 		if err = s.run(ctx); err == nil {
@@ -98,9 +102,7 @@ func Start(ctx context.Context, o *Options) (*Server, error) {
 		}
 	}
 	tail := s.logTail()
-	if s.temp {
-		_ = os.RemoveAll(s.options.Dir)
-	}
+	_ = s.removeTemp()
 	return nil, fmt.Errorf("redisproc: %s did not start: %w%s", s.options.Path, err, tail)
 }
 
@@ -134,7 +136,7 @@ func (s *Server) Restart(ctx context.Context) error {
 
 // run launches one process and waits until it answers. After an error the process is gone.
 func (s *Server) run(ctx context.Context) error {
-	p, err := launch(&s.options, s.port)
+	p, err := launch(&s.options, s.port, s.tlsPort)
 	if err != nil {
 		return err
 	}
@@ -192,6 +194,15 @@ func (s *Server) answers(ctx context.Context, pid int) error {
 // Addr returns the address in the form 127.0.0.1:port. It stays the same over restarts.
 func (s *Server) Addr() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(s.port)) }
 
+// TLSAddr returns the address for TLS in the form 127.0.0.1:port, or "" where Options.TLS is not set. As Addr it stays
+// the same over restarts.
+func (s *Server) TLSAddr() string {
+	if s.tlsPort == 0 {
+		return ""
+	}
+	return net.JoinHostPort("127.0.0.1", strconv.Itoa(s.tlsPort))
+}
+
 // Dir returns the server's directory.
 func (s *Server) Dir() string { return s.options.Dir }
 
@@ -236,6 +247,27 @@ func bounded(ctx context.Context) (context.Context, context.CancelFunc) {
 		return context.WithCancel(ctx)
 	}
 	return context.WithTimeout(ctx, startBound)
+}
+
+// takePorts chooses the port, and a second one for TLS.
+func (s *Server) takePorts() (err error) {
+	if s.port, err = freePort(); err != nil || s.options.TLS == nil {
+		return err
+	}
+	for s.tlsPort = s.port; s.tlsPort == s.port; {
+		if s.tlsPort, err = freePort(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// removeTemp removes the directory if it is ours.
+func (s *Server) removeTemp() error {
+	if !s.temp || s.options.Dir == "" {
+		return nil
+	}
+	return os.RemoveAll(s.options.Dir)
 }
 
 // freePort returns a port that nobody listened on a moment ago.

@@ -22,17 +22,18 @@ end
 
 local ids = {}
 for i = 5, #ARGV, 4 do
-  ids[#ids + 1] = ARGV[i]
+  ids[(i - 1) / 4] = ARGV[i]
 end
+-- Places that are empty need no look, and commands that would find nothing are left out: most queues have no dead jobs.
 local in_due = call('ZMSCORE', due, unpack(ids))
-local in_processing = call('ZMSCORE', processing, unpack(ids))
-local in_dead = call('ZMSCORE', dead, unpack(ids))
-local in_done = call('ZMSCORE', done, unpack(ids))
+local in_processing = call('ZCARD', processing) > 0 and call('ZMSCORE', processing, unpack(ids)) or {}
+local in_dead = call('ZCARD', dead) > 0 and call('ZMSCORE', dead, unpack(ids)) or {}
+local in_done = call('ZCARD', done) > 0 and call('ZMSCORE', done, unpack(ids)) or {}
 
 local codes, made, records, scores, owned, created = {}, {}, {}, {}, {}, {}
-local earliest
-for n, id in ipairs(ids) do
-  local when = ARGV[4 * n + 2]
+local earliest, n_created, last_at, last_score = nil, 0, nil, nil
+for n = 1, #ids do
+  local id, when = ids[n], ARGV[4 * n + 2]
   if in_due[n] or made[id] then
     codes[n] = '1'
   elseif in_processing[n] then
@@ -44,20 +45,22 @@ for n, id in ipairs(ids) do
   elseif sizes and sizes[n] > limit then
     codes[n] = 't'
   else
-    local at
-    if string.sub(when, 1, 1) == '@' then
-      at = tonumber(string.sub(when, 2))
-    elseif when == '0' then
-      at = floor_ms
-    else
-      at = ceil_ms + tonumber(when)
+    local at = floor_ms
+    if when ~= '0' then
+      if string.sub(when, 1, 1) == '@' then
+        at = tonumber(string.sub(when, 2))
+      else
+        at = ceil_ms + tonumber(when)
+      end
+    end
+    if at ~= last_at then
+      last_at, last_score = at, int(at)
     end
     codes[n], made[id] = 'c', true
-    created[#created + 1] = id
-    records[#records + 1] = id
-    records[#records + 1] = ARGV[4 * n + 3]
-    scores[#scores + 1] = int(at)
-    scores[#scores + 1] = id
+    n_created = n_created + 1
+    created[n_created] = id
+    records[2 * n_created - 1], records[2 * n_created] = id, ARGV[4 * n + 3]
+    scores[2 * n_created - 1], scores[2 * n_created] = last_score, id
     if ARGV[4 * n + 4] ~= '' then
       owned[#owned + 1] = id
       owned[#owned + 1] = '0 0 0 ' .. ARGV[4 * n + 4]
@@ -68,17 +71,19 @@ for n, id in ipairs(ids) do
   end
 end
 
-if #created > 0 then
+if n_created > 0 then
   call('HSET', jobs, unpack(records)) -- the first write: what is out of memory stops here
   local head = call('ZRANGE', due, 0, 0, 'WITHSCORES')
-  call('HDEL', leases, unpack(created)) -- what an orphan of the same ID may have left
-  call('HDEL', counts, unpack(created))
-  call('HDEL', errors, unpack(created))
+  for _, key in ipairs({leases, counts, errors}) do
+    if call('HLEN', key) > 0 then
+      call('HDEL', key, unpack(created)) -- what an orphan of the same ID may have left
+    end
+  end
   call('ZADD', due, unpack(scores))
   if #owned > 0 then
     call('HSET', counts, unpack(owned))
   end
-  call('HINCRBY', stats, 'enqueued', #created)
+  call('HINCRBY', stats, 'enqueued', n_created)
   if not head[2] or earliest < score(head[2]) then
     wake_up(wake)
   end

@@ -35,8 +35,7 @@ func newStory(out io.Writer, jobs int) *story {
 	if isTerminal(out) {
 		s.bar = progressbar.NewOptions(jobs,
 			progressbar.OptionSetWriter(out), progressbar.OptionSetWidth(24), progressbar.OptionShowCount(),
-			progressbar.OptionSetPredictTime(false), progressbar.OptionUseANSICodes(true),
-			progressbar.OptionSetTheme(progressbar.ThemeUnicode))
+			progressbar.OptionSetPredictTime(false), progressbar.OptionUseANSICodes(true))
 	}
 	return s
 }

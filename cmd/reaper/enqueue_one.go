@@ -1,0 +1,116 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/leaseq/leaseq/reliable"
+)
+
+// The JSON of `reaper enqueue --json` for one job.
+type enqueuedJSON struct {
+	Queue   string         `json:"queue"`
+	ID      string         `json:"id"`
+	Created bool           `json:"created"`
+	Place   reliable.Place `json:"place,omitempty"` // of the job that was there already
+}
+
+// runOne enqueues the job of the flags.
+func (c *enqueueCommand) runOne(ctx context.Context) error {
+	payload, err := c.payload(ctx)
+	if err != nil {
+		return err
+	}
+	c.item.Payload = payload
+	if c.item.ID == "" {
+		c.item.ID = reliable.NewID()
+	}
+	if err := c.q.Check(c.item); err != nil || c.dryRun {
+		return err
+	}
+	bounded, cancel := context.WithTimeout(ctx, c.timeout)
+	defer cancel()
+	made, err := c.q.Enqueue(bounded, c.item)
+	truth := newTruths(c.timeout)
+	defer truth.cancel()
+	err = truth.of(err)
+	var duplicate *reliable.DuplicateError
+	if err != nil && !errors.As(err, &duplicate) {
+		return c.oneFailed(ctx, err)
+	}
+	switch {
+	case c.json:
+		out := enqueuedJSON{Queue: c.queue, ID: made.ID, Created: duplicate == nil}
+		if duplicate != nil {
+			out.Place = duplicate.Place
+		}
+		err = json.NewEncoder(c.app.out).Encode(out)
+	case duplicate == nil || c.acceptDuplicate:
+		_, err = fmt.Fprintln(c.app.out, made.ID)
+	default:
+		err = nil
+	}
+	if duplicate != nil && !c.acceptDuplicate {
+		return errors.Join(fmt.Errorf("queue %s: %w (no failure with --accept-duplicate)", c.queue, duplicate), err)
+	}
+	return err
+}
+
+// payload reads the payload from where the arguments say, never much more than may be sent.
+func (c *enqueueCommand) payload(ctx context.Context) ([]byte, error) {
+	switch {
+	case c.file != "":
+		file, err := os.Open(c.file)
+		if err != nil {
+			return nil, fmt.Errorf("--file: %w", err)
+		}
+		defer file.Close()
+		return c.readPayload(file, c.file)
+	case c.args[0] != "-":
+		return []byte(c.args[0]), nil
+	}
+	type result struct {
+		bytes []byte
+		err   error
+	}
+	read := make(chan result, 1)
+	go func() { // nothing can end a read from a terminal
+		bytes, err := c.readPayload(c.in, "standard input")
+		read <- result{bytes, err}
+	}()
+	select {
+	case got := <-read:
+		return got.bytes, got.err
+	case <-ctx.Done():
+		return nil, fmt.Errorf("nothing was enqueued: %w", context.Cause(ctx))
+	}
+}
+
+func (c *enqueueCommand) readPayload(from io.Reader, name string) ([]byte, error) {
+	bytes, err := io.ReadAll(io.LimitReader(from, int64(c.payloadLimit)+1))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("payload from %s: %w", name, err)
+	case len(bytes) > c.payloadLimit:
+		return nil, fmt.Errorf("payload from %s has more than %d bytes: want a greater --payload-limit, if the queue's consumers take that", name, c.payloadLimit)
+	}
+	return bytes, nil
+}
+
+// oneFailed tells of a job that was not made, or perhaps was.
+func (c *enqueueCommand) oneFailed(ctx context.Context, err error) error {
+	switch {
+	case isUnknown(err):
+		return &ExitError{Code: exitRedis, Err: fmt.Errorf("queue %s: it is not known whether job %s was made: with --id %s the same may be tried again, "+
+			"and makes no second job while it is there: %w", c.queue, c.item.ID, c.item.ID, err)}
+	case ctx.Err() != nil:
+		return fmt.Errorf("queue %s: nothing was enqueued: %w", c.queue, context.Cause(ctx))
+	case errors.As(err, new(*reliable.TooLargeError)):
+		return fmt.Errorf("queue %s: nothing was enqueued: %w", c.queue, err)
+	}
+	return fmt.Errorf("queue %s: nothing was enqueued: %w", c.queue, c.endpoint.failed(err))
+}
