@@ -50,6 +50,12 @@ type process struct {
 // startChild starts a registered program with a JSON configuration. It is killed when the test ends.
 func startChild(t testing.TB, name string, config any) *process {
 	t.Helper()
+	return startChildBy(t, name, config, (*exec.Cmd).Start)
+}
+
+// startChildBy has the process started by start.
+func startChildBy(t testing.TB, name string, config any, start func(cmd *exec.Cmd) error) *process {
+	t.Helper()
 	text, err := json.Marshal(config)
 	require.NoError(t, err)
 	cmd := exec.Command(os.Args[0])
@@ -60,7 +66,7 @@ func startChild(t testing.TB, name string, config any) *process {
 	require.NoError(t, err)
 	in, err := cmd.StdinPipe()
 	require.NoError(t, err)
-	require.NoError(t, cmd.Start())
+	require.NoError(t, start(cmd))
 	p := &process{Cmd: cmd, Lines: make(chan string, 10_000), done: make(chan struct{})}
 	go func() {
 		defer close(p.done)

@@ -36,7 +36,7 @@ func newOperatorSite(t *testing.T, net *lossyNet, rdb *redis.Client) *operatorSi
 }
 
 var operators = []func(s *operatorSite) error{
-	openAndClose, holdAndExtend, runOut, publishAndLook, leaveEnqueues, buryAndRedrive,
+	openAndClose, holdAndExtend, runOut, publishAndLook, leaveEnqueues, buryAndRedrive, deleteQueue,
 }
 
 func background() context.Context { return context.Background() }
@@ -325,4 +325,50 @@ func (o *ordinary) leaveClaims(store *lease.Store) error {
 		o.pause()
 	}
 	return nil
+}
+
+// deleteQueue deletes jobs wherever they are, and at the end the queue. A job that somebody works on keeps it there.
+func deleteQueue(s *operatorSite) error {
+	n := 0
+	for ; n < 2 || !s.net.enough("delete", "erase"); n++ {
+		held, due := fmt.Sprint("x", n), fmt.Sprint("y", n)
+		if err := s.enqueue(s.store, held, 0); err != nil {
+			return err
+		}
+		job, err := s.claimOne(held, 1, nil)
+		if err != nil {
+			return err
+		}
+		if err := s.enqueue(s.store, due, time.Hour); err != nil {
+			return err
+		}
+		for _, step := range []struct {
+			running lease.Running
+			want    lease.Deleted
+		}{
+			{lease.RefuseRunning, lease.Deleted{Processing: 1, Left: 1}},
+			{lease.LeaveRunning, lease.Deleted{Jobs: 1, Processing: 1}},
+			{lease.EndRunning, lease.Deleted{Ended: 1}},
+		} {
+			got, err := s.store.DeleteNext(background(), 10, step.running)
+			if err := errors.Join(err, want("deletion in step "+string(step.running), step.want, got)); err != nil {
+				return err
+			}
+			if step.running == lease.LeaveRunning {
+				left, err := s.store.Erase(background())
+				if err := errors.Join(err, want("jobs in the way", int64(1), left)); err != nil {
+					return err
+				}
+			}
+		}
+		got, err := s.store.Settle(background(), []lease.Verdict{{Op: lease.Ack, ID: job.ID, Token: job.Token}})
+		if err != nil || !errors.Is(got[0].Err, lease.ErrGone) {
+			return fmt.Errorf("an ack of a job that was deleted: %v, %w", got, err)
+		}
+	}
+	if err := s.counters(map[string]int{"enqueued": 2 * n, "purged": n, "cancelled_processing": n, "refused": n}); err != nil {
+		return err
+	}
+	left, err := s.truth.Erase(background())
+	return errors.Join(err, want("jobs in the way", int64(0), left), s.counters(map[string]int{"enqueued": 0}))
 }

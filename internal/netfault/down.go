@@ -34,24 +34,24 @@ type matcher struct {
 	over    bool // the client has gone: everything is discarded
 }
 
-// reply relays one piece of the server's stream. What is swallowed is always the rest of it, since the client is reset
-// behind it.
+// reply relays one piece of the server's stream, and puts in what was made up. What is swallowed is always the rest of
+// it, since the client's side ends behind it.
 func (l *link) reply(m *matcher, b []byte) {
 	l.relaying.Lock()
 	defer l.relaying.Unlock()
-	relay := len(b) // b is relayed up to here
+	from, to := 0, len(b) // what is relayed next
 	if m.swallow {
-		relay = 0
+		to = 0
 	}
-	var end expected
-	for pos := 0; pos < len(b) && !m.raw && end == nothing; {
+	var end turn
+	for pos := 0; pos < len(b) && !m.raw && end.expected == nothing; {
 		if m.scan.fresh() && b[pos] != '>' && !m.swallow {
-			switch l.head() {
+			switch l.head().expected {
 			case unmatched:
 				m.raw = true
 				continue
 			case swallowed:
-				m.swallow, relay = true, pos
+				m.swallow, to = true, pos
 			}
 		}
 		n, done, err := m.scan.next(b[pos:])
@@ -65,19 +65,43 @@ func (l *link) reply(m *matcher, b []byte) {
 			continue
 		}
 		was, next := l.answered()
-		if was == swallowed {
-			end = swallowed
-		} else if next == theEnd {
-			end, relay = theEnd, pos
+		if was.expected == swallowed {
+			end = was
+			break
+		}
+		if next.expected == made {
+			if next, err = l.putIn(b[from:pos], next); err != nil {
+				l.endClient(true)
+				m.over = true
+				return
+			}
+			from = pos
+		}
+		if next.expected == theEnd {
+			end, to = next, pos
 		}
 	}
-	if err := l.send(l.client, b[:relay]); err != nil {
+	if err := l.send(l.client, b[from:max(from, to)]); err != nil {
 		l.endClient(true)
 		m.over = true
 		return
 	}
-	if end != nothing {
-		l.drop()
+	if end.expected != nothing {
+		l.drop(!end.soft)
 		m.over = true
 	}
+}
+
+// putIn relays what comes before replies that were made up, and then those. It returns what is next after them.
+func (l *link) putIn(before []byte, next turn) (turn, error) {
+	if err := l.send(l.client, before); err != nil {
+		return next, err
+	}
+	for next.expected == made {
+		if err := l.send(l.client, []byte(next.made)); err != nil {
+			return next, err
+		}
+		_, next = l.answered()
+	}
+	return next, nil
 }

@@ -16,9 +16,17 @@ const (
 	nothing   expected = iota // no command waits for a reply
 	relayed                   // relay it
 	swallowed                 // swallow it, then reset the client
-	theEnd                    // no reply: reset the client as soon as this is the next
+	theEnd                    // no reply: end the client's side as soon as this is the next
+	made                      // no reply: send what was made up as soon as this is the next
 	unmatched                 // relay this and everything behind it without a look
 )
+
+// A turn is what becomes of one command's reply, in the order of the commands.
+type turn struct {
+	expected
+	soft bool   // theEnd: in order, not by a reset
+	made string // what is sent instead
+}
 
 // A link is a client's connection and the one to the server that belongs to it.
 //
@@ -31,6 +39,7 @@ type link struct {
 	ctx    context.Context // ends with kill
 	cancel context.CancelFunc
 	lost   atomic.Bool // something was swallowed by a black hole
+	silent atomic.Bool // it is a black hole itself, for ever
 
 	relaying sync.Mutex // held from the look at a reply until it has been relayed
 
@@ -38,7 +47,7 @@ type link struct {
 	server  net.Conn // nil until it is dialled
 	ended   bool     // the client's side is closed
 	gone    chan struct{}
-	waiting []expected // from first on
+	waiting []turn // from first on
 	first   int
 }
 
@@ -82,6 +91,9 @@ func (l *link) sink() {
 
 // swallowing says whether data of this link must be swallowed, and remembers that some was.
 func (l *link) swallowing() bool {
+	if l.silent.Load() {
+		return true
+	}
 	l.p.hole.RLock()
 	defer l.p.hole.RUnlock()
 	if l.p.hole.on {
@@ -117,30 +129,38 @@ func (l *link) endClient(hard bool) {
 	close(l.gone)
 }
 
-// expect notes what becomes of the reply of the command that is forwarded next. It returns what is expected first.
-func (l *link) expect(e expected) expected {
+// hasClient says whether the client's side is open.
+func (l *link) hasClient() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.waiting = append(l.waiting, e)
-	return l.waiting[l.first]
+	return !l.ended
+}
+
+// expect notes what becomes of the reply of the command that is forwarded next, or is not. It says whether that is the
+// next to happen.
+func (l *link) expect(t turn) (next bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.waiting = append(l.waiting, t)
+	return len(l.waiting) == l.first+1
 }
 
 // head returns what becomes of the reply that comes next.
-func (l *link) head() expected {
+func (l *link) head() turn {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.first == len(l.waiting) {
-		return nothing
+		return turn{}
 	}
 	return l.waiting[l.first]
 }
 
 // answered notes that a reply is complete, and returns what it was and what comes next.
-func (l *link) answered() (was, next expected) {
+func (l *link) answered() (was, next turn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.first == len(l.waiting) {
-		return nothing, nothing // the server spoke unasked, as it does when it refuses a connection
+		return was, next // the server spoke unasked, as it does when it refuses a connection
 	}
 	was = l.waiting[l.first]
 	if l.first++; l.first < len(l.waiting) {
@@ -151,20 +171,20 @@ func (l *link) answered() (was, next expected) {
 		return was, l.waiting[l.first]
 	}
 	l.waiting, l.first = l.waiting[:0], 0
-	return was, nothing
+	return was, next
 }
 
 // drainBound is how long a drop waits for a client that reads nothing.
 const drainBound = 2 * time.Second
 
-// drop counts a drop and resets the client, once everything relayed to it is on its way: a reset discards what is still
-// in the send buffer.
-func (l *link) drop() {
+// drop counts a drop and ends the client's side, by a reset or in order, once everything relayed to it is on its way: a
+// reset discards what is still in the send buffer.
+func (l *link) drop(hard bool) {
 	for begun := time.Now(); l.ctx.Err() == nil && unsentTo(l.client) > 0 && time.Since(begun) < drainBound; {
 		time.Sleep(50 * time.Microsecond)
 	}
 	l.p.dropped.Add(1)
-	l.endClient(true)
+	l.endClient(hard)
 }
 
 // send relays one piece of data with the delay and in the packets that are set. What a black hole gets is not sent, and

@@ -17,41 +17,41 @@ import (
 	"time"
 )
 
-// An Action is what happens to one command.
-type Action int
+// An Action is what happens to one command: one of these, or what Answer returns.
+type Action string
 
 const (
 	// Pass relays the command and its reply.
-	Pass Action = iota
+	Pass Action = "pass"
 
 	// DropReply forwards the command and waits for the server's whole reply, so that the command has surely run. The
 	// replies of the commands before it are relayed; then the client's connection is reset instead of relaying this
 	// one. Commands that the client sent behind it in the meantime are forwarded too, and their replies are lost.
-	DropReply
+	DropReply Action = "drop reply"
 
 	// DropRequest resets the client's connection without forwarding the command or anything behind it, after the
 	// replies of the commands before it have been relayed.
-	DropRequest
+	DropRequest Action = "drop request"
+
+	// HangUp is DropRequest, but closes the client's connection in order, as a server that ends it: the client reads
+	// the end of the stream where it expected a reply. A client that has sent more behind the command may get a reset.
+	HangUp Action = "hang up"
 
 	// Hold keeps the command, and everything behind it on its connection, until ReleaseHeld. The client's side stays
 	// open and silent. When released it is forwarded even if the client has gone away or was cut off in between.
-	Hold
+	Hold Action = "hold"
 )
 
+// answer begins an Action that Answer made.
+const answer = "answer "
+
+// Answer returns an action that does not forward the command and gives the client this instead of a reply, behind the
+// replies of the commands before it: the text of a reply as the protocol writes it, such as "-BUSY try later\r\n" or
+// ":1\r\n". It is sent as it is, so that it can also be something that no server says.
+func Answer(reply string) Action { return Action(answer + reply) }
+
 // String returns the action's name.
-func (a Action) String() string {
-	switch a {
-	case Pass:
-		return "pass"
-	case DropReply:
-		return "drop reply"
-	case DropRequest:
-		return "drop request"
-	case Hold:
-		return "hold"
-	}
-	return fmt.Sprintf("action %d", int(a))
-}
+func (a Action) String() string { return string(a) }
 
 // dialTimeout bounds the connection to the server.
 const dialTimeout = 5 * time.Second
@@ -151,7 +151,7 @@ func (p *Proxy) Restore() {
 // BlackHole switches a black hole on or off. While it is on, whatever comes from either side is swallowed and neither
 // side is told anything, not even that the other has gone; new connections are accepted and swallowed too. When it is
 // switched off, connections that lost something in it are reset, since their streams cannot be continued; the others
-// go on.
+// go on, and those that Silence has silenced stay silent.
 func (p *Proxy) BlackHole(on bool) {
 	p.hole.Lock()
 	p.hole.on = on
@@ -162,10 +162,25 @@ func (p *Proxy) BlackHole(on bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for l := range p.links {
-		if l.lost.Load() {
+		if l.lost.Load() && !l.silent.Load() {
 			l.kill()
 		}
 	}
+}
+
+// Silence makes a black hole of each connection that there is at this moment, until it or the proxy is closed: BlackHole
+// and Restore do not bring it back. Connections made afterwards are relayed. It returns how many it has silenced: those
+// that still have a client, and were not silent before.
+func (p *Proxy) Silence() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	n := 0
+	for l := range p.links {
+		if l.hasClient() && !l.silent.Swap(true) {
+			n++
+		}
+	}
+	return n
 }
 
 // Delay holds back every piece of data that is relayed, in each direction, by d: what was read at once counts as one
@@ -180,7 +195,7 @@ func (p *Proxy) Chunk(n int) { p.chunk.Store(int64(n)) }
 // a connection's start (HELLO, CLIENT ...) too.
 //
 // Questions are asked one at a time over all connections, so f needs no lock of its own, and must not wait for
-// anything that needs this proxy. An answer that is none of the four actions counts as Pass.
+// anything that needs this proxy. What is none of the actions counts as Pass.
 func (p *Proxy) Decide(f func(cmd []string) Action) {
 	if f == nil {
 		p.decide.Store(nil)
@@ -220,7 +235,7 @@ func (p *Proxy) Connections() int {
 // swallowed does not.
 func (p *Proxy) Commands() int64 { return p.commands.Load() }
 
-// Dropped returns how many requests and replies have been dropped in all because Decide said so. It has counted a drop
+// Dropped returns how many requests and replies have been dropped in all because Decide said so; Answer drops nothing. It has counted a drop
 // before the client can notice it.
 func (p *Proxy) Dropped() int64 { return p.dropped.Load() }
 

@@ -110,7 +110,7 @@ func TestDecideSeesTheFirstArguments(t *testing.T) {
 	t.Parallel()
 	p := listen(t, target(t))
 	seen := make(chan []string, 1)
-	p.Decide(func(cmd []string) Action { seen <- cmd; return Action(99) })
+	p.Decide(func(cmd []string) Action { seen <- cmd; return "no action" })
 	w := open(t, p.Addr())
 	w.send(t, "eValSha ffff 1 decide:key "+strings.Repeat("a", 300))
 	assert.Equal(t, []string{"eValSha", "ffff", "1", "decide:key", strings.Repeat("a", 256)}, <-seen)

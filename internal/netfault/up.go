@@ -93,39 +93,63 @@ func (l *link) command(in *intake) error {
 		return nil // an empty array, which a server does not answer
 	}
 	l.p.commands.Add(1)
-	switch action := l.ask(cmd); action {
-	case DropRequest:
-		if err := l.flush(in); err != nil {
-			return err
-		}
-		if l.expect(theEnd) == theEnd {
-			l.relaying.Lock() // the last reply may be on its way still
-			l.drop()
-			l.relaying.Unlock()
-		}
-		select {
-		case <-l.gone: // by us, or by down when the replies before this have been relayed
-		case <-l.ctx.Done():
-		}
-		return errEnough
-	case Hold:
+	action := l.ask(cmd)
+	switch reply, isAnswer := strings.CutPrefix(string(action), answer); {
+	case isAnswer:
+		return l.answer(in, reply)
+	case action == DropRequest || action == HangUp:
+		return l.hangUp(in, action == HangUp)
+	case action == Hold:
 		if err := l.flush(in); err != nil {
 			return err
 		}
 		if err := l.hold(); err != nil {
 			return err
 		}
-		l.expect(relayed)
-	case DropReply:
-		l.expect(swallowed)
+		l.expect(turn{expected: relayed})
+	case action == DropReply:
+		l.expect(turn{expected: swallowed})
 	default:
 		if in.raw = unmatchable(name); in.raw {
-			l.expect(unmatched)
+			l.expect(turn{expected: unmatched})
 		} else {
-			l.expect(relayed)
+			l.expect(turn{expected: relayed})
 		}
 	}
 	return nil
+}
+
+// hangUp ends the client's side when the replies of the commands before this one have been relayed.
+func (l *link) hangUp(in *intake, soft bool) error {
+	if err := l.flush(in); err != nil {
+		return err
+	}
+	if l.expect(turn{expected: theEnd, soft: soft}) {
+		l.relaying.Lock() // the last reply may be on its way still
+		l.drop(!soft)
+		l.relaying.Unlock()
+	}
+	select {
+	case <-l.gone: // by us, or by down when the replies before this have been relayed
+	case <-l.ctx.Done():
+	}
+	return errEnough
+}
+
+// answer gives the client a reply of ours in its turn, and leaves the command out of what is forwarded.
+func (l *link) answer(in *intake, reply string) error {
+	if err := l.flush(in); err != nil {
+		return err
+	}
+	in.sent = in.pos
+	if !l.expect(turn{expected: made, made: reply}) {
+		return nil // down sends it behind the replies before it
+	}
+	l.relaying.Lock() // the last reply may be on its way still
+	defer l.relaying.Unlock()
+	err := l.send(l.client, []byte(reply))
+	l.answered()
+	return err
 }
 
 // ask asks the decider, if there is one.
