@@ -21,7 +21,7 @@ help: ## this list
 
 test: $(SKIPCHECK) ## all tests with the race detector; installs redis-server where it may (5 minutes)
 	@.ci/install-redis
-	$(SKIPCHECK) -- -race -count=1 -timeout 5m $(PACKAGES)
+	$(SKIPCHECK) -- -race -count=1 -parallel 4 -timeout 5m $(PACKAGES)
 	$(SKIPCHECK) -dir internal/tools -- -count=1 -timeout 2m ./...
 
 cases: $(SKIPCHECK) ## the cases of docs/cases.md with their full numbers (30 minutes)

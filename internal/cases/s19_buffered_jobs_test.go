@@ -154,7 +154,7 @@ func TestS19_ABatchThatIsNotKeptAliveTellsItsHolderAndIsDroppedUnstarted(t *test
 func TestS19_AJobWhoseLeaseRanOutOnItsWayToTheWorkerIsNotStarted(t *testing.T) {
 	t.Parallel()
 	const n = 8
-	leaseLength := shape(time.Second, 2*time.Second)
+	const leaseLength = 500 * time.Millisecond // and 200 ms: less than a claim waits for its answer
 	name := redistest.Queue(t)
 	rdb := redistest.Client(t)
 	late := &lateAnswer{delay: leaseLength + 200*time.Millisecond}
@@ -168,10 +168,11 @@ func TestS19_AJobWhoseLeaseRanOutOnItsWayToTheWorkerIsNotStarted(t *testing.T) {
 	var log startLog
 	notStarted := make(chan string, 1000)
 	none := func(_ context.Context, e reliable.Event) { notStarted <- e.ID }
+	given := func(_ context.Context, e reliable.Event) { notStarted <- e.Err.Error() } // a busy machine: not waited for
 	stop := consumeWith(t, q, reliable.HandlerFunc(func(_ context.Context, job *reliable.Job) error {
 		log.note(l, job)
 		return nil
-	}), &reliable.ConsumerOptions{Concurrency: n, NoSweep: true, Hooks: &reliable.Hooks{OnLost: none, OnRelease: none}})
+	}), &reliable.ConsumerOptions{Concurrency: n, NoSweep: true, Hooks: &reliable.Hooks{OnLost: none, OnRelease: none, OnError: given}})
 	require.Eventually(t, func() bool { return l.stats().Counters["acked"] == n }, time.Minute, 20*time.Millisecond)
 	stop()
 	require.True(t, late.done(), "the case was not met: no claim was late")

@@ -82,7 +82,7 @@ func awkwardJobs(t testing.TB) map[string]*sent {
 	jobs := map[string]*sent{}
 	add := func(id string, payload []byte) {
 		require.Nil(t, jobs[id], "%q is used twice", id)
-		headers := map[string]string{"trace": "00-4bf92f3577b34da6a3ce929d0e0e4736-01", "": "no name", "n\x00\xff": id, "big": "9007199254740993"}
+		headers := map[string]string{"trace": "00-4bf92f3577b34da6a3ce929d0e0e4736-01", "ναμε": "\x00\xff" + id, "empty": "", "big": "9007199254740993"}
 		jobs[id] = &sent{item: reliable.Item{Kind: "case:9007199254740993", ID: id, Payload: payload, Headers: headers}, sum: sha256.Sum256(payload)}
 	}
 	for name, payload := range payloads {

@@ -1,0 +1,9 @@
+package record_test
+
+import (
+	"testing"
+
+	"github.com/leaseq/leaseq/internal/redistest"
+)
+
+func TestMain(m *testing.M) { redistest.Main(m) }
