@@ -2,6 +2,7 @@ package lease
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -166,6 +167,9 @@ func retryGap(length time.Duration) time.Duration {
 	return max(min(length/20, 200*time.Millisecond), time.Millisecond)
 }
 
+// errNoAnswer is what keeps a beat from working while its call waits for longer than it should.
+var errNoAnswer = errors.New("no answer yet")
+
 type extendAnswer struct {
 	Extended
 	holds []*Hold
@@ -186,7 +190,19 @@ func (k *Keeper) try(ctx context.Context, holds []*Hold, extend func(context.Con
 // still is. A try that waits long for its answer gets company: extend is safe to run twice.
 func (k *Keeper) renew(ctx context.Context, chunk []*Hold, length time.Duration) Extended {
 	answers := make(chan extendAnswer, maxOutstanding)
-	outstanding, tries := 0, 0
+	outstanding, tries, failing := 0, 0, false
+	fails := func(err error) {
+		k.pulse.Failed(err)
+		if !failing {
+			failing = true
+			k.failing.Add(1)
+		}
+	}
+	defer func() {
+		if failing && k.failing.Add(-1) == 0 {
+			k.pulse.Worked() // what failed is renewed, or over
+		}
+	}()
 	gap, patience := retryGap(length), max(length/6, 50*time.Millisecond)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -200,7 +216,7 @@ func (k *Keeper) renew(ctx context.Context, chunk []*Hold, length time.Duration)
 				k.digest(got)
 				return got.Extended
 			}
-			k.pulse.Failed(got.err)
+			fails(got.err)
 			if muted, ok := k.quiet.Loud(); ok {
 				k.opts.Logger.Warn("extending leases failed", "queue", k.store.Queue(), "leases", len(got.holds), "error", got.err, "muted_failures", muted)
 			}
@@ -210,6 +226,9 @@ func (k *Keeper) renew(ctx context.Context, chunk []*Hold, length time.Duration)
 			still := stillExtendable(chunk)
 			if len(still) == 0 {
 				return Extended{}
+			}
+			if outstanding > 0 {
+				fails(errNoAnswer)
 			}
 			if outstanding < maxOutstanding {
 				extend := k.extend

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/leaseq/leaseq/internal/callback"
@@ -44,6 +45,7 @@ type Keeper struct {
 	calls   sync.WaitGroup
 	pulse   pulse.Pulse
 	quiet   pulse.Quiet
+	failing atomic.Int64 // batches whose last try failed
 
 	// One try: on connections of our own, so that no beat waits for a claim; and, beside one without an answer, on the
 	// user's.

@@ -178,3 +178,27 @@ func TestWhatIsHeldWhenTheKeeperEndsHasItsContextEnded(t *testing.T) {
 		require.Zero(t, k.Holding())
 	})
 }
+
+func TestHeartbeatsThatFailedForJobsThatAreOverAreForgotten(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const day = 24 * time.Hour
+		down := true
+		k, _ := keeperWith(t, func(_ context.Context, _ time.Duration, held []Held) (Extended, error) {
+			if down {
+				return Extended{}, errors.New("down")
+			}
+			return granted(day, held), nil
+		}, nil)
+		h := k.Hold(t.Context(), leased("a", day))
+		run(day/3 + time.Second)
+		require.Error(t, k.Health(), "heartbeats fail")
+		h.Done()
+		run(time.Second)
+		down = false
+		run(time.Hour)
+		k.Hold(t.Context(), leased("b", day))
+		run(time.Second)
+		require.NoError(t, k.Health(), "no beat is due yet")
+	})
+}

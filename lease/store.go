@@ -7,6 +7,7 @@ import (
 	"math"
 	"os"
 	"strings"
+	"sync/atomic"
 	"time"
 	"unicode/utf8"
 
@@ -63,6 +64,8 @@ type Store struct {
 	runner   *script.Runner
 	sessions *script.Sessions
 	stub     []byte
+
+	registers atomic.Int64 // tries of Register
 }
 
 // NewStore checks its arguments and does no I/O. rdb stays the caller's.
@@ -81,9 +84,7 @@ func NewStore(rdb redis.UniversalClient, queue string, o *StoreOptions) (*Store,
 		opts.Stub = []byte{0}
 	}
 	var errs []error
-	if rdb == nil {
-		errs = append(errs, errors.New("the Redis client is nil"))
-	}
+	errs = append(errs, ValidateClient(rdb))
 	partition, err := keys.New(opts.Prefix, queue, opts.Partition)
 	errs = append(errs, err, ValidateHolder(opts.Holder))
 	if err := errors.Join(errs...); err != nil {
@@ -96,6 +97,29 @@ func NewStore(rdb redis.UniversalClient, queue string, o *StoreOptions) (*Store,
 	sessions := script.NewSessions(runner, opts.Holder)
 	sessions.OnRepeat = opts.OnRepeat
 	return &Store{rdb: rdb, keys: partition, runner: runner, stub: opts.Stub, sessions: sessions}, nil
+}
+
+// ValidateClient reports whether a client is one to work with: not nil, and, of the kinds that tell, with a ReadTimeout.
+// Without one a connection that has died without a word is waited for without end, and nothing could ever be closed.
+func ValidateClient(rdb redis.UniversalClient) error {
+	missing, timeout := rdb == nil, time.Second
+	switch c := rdb.(type) {
+	case *redis.Client:
+		if missing = c == nil; !missing {
+			timeout = c.Options().ReadTimeout
+		}
+	case *redis.ClusterClient:
+		if missing = c == nil; !missing {
+			timeout = c.Options().ReadTimeout
+		}
+	}
+	if missing {
+		return errors.New("the Redis client is nil: want one made by redis.NewClient, NewFailoverClient or NewClusterClient")
+	}
+	if timeout <= 0 {
+		return errors.New("the Redis client's ReadTimeout is switched off: want one, as the default of 3s; it bounds how long a dead connection is waited for")
+	}
+	return nil
 }
 
 // DefaultHolder is <host>/<pid>, cut to 64 bytes.
@@ -137,9 +161,11 @@ func (s *Store) Queue() string { return s.keys.Queue() }
 // Client returns the Redis client that the store was made with.
 func (s *Store) Client() redis.UniversalClient { return s.rdb }
 
-// Register writes the queue's name into the registry of queues, by a plain SADD. One try: it is safe to call again.
+// Register writes the queue's name into the registry of queues, by a plain SADD. One try, on connections of the Store's
+// own and on the client's in turns: it is safe to call again.
 func (s *Store) Register(ctx context.Context) error {
-	err := s.runner.Link().Do(ctx, true, "sadd", keys.Registry(s.keys.Prefix()), s.keys.Queue()).Err()
+	aside := s.registers.Add(1)%2 == 1
+	err := s.runner.Link().Do(ctx, aside, "sadd", keys.Registry(s.keys.Prefix()), s.keys.Queue()).Err()
 	if err != nil {
 		return fmt.Errorf("register queue %s: %w", s.keys.Queue(), script.Typed(err))
 	}

@@ -113,3 +113,25 @@ func TestScriptsAreNumberedWhereALostReplyCouldDoHarm(t *testing.T) {
 	}
 	assert.Equal(t, map[string]bool{"enqueue": true, "claim": true, "settle": true, "cancel": true, "redrive": true, "purge": true, "delete": true}, numbered)
 }
+
+func TestAClientThatIsNilOrWaitsWithoutEndIsRefused(t *testing.T) {
+	t.Parallel()
+	const nowhere = "127.0.0.1:1"
+	closed := func(rdb redis.UniversalClient) redis.UniversalClient {
+		t.Cleanup(func() { _ = rdb.Close() })
+		return rdb
+	}
+	for _, rdb := range []redis.UniversalClient{nil, (*redis.Client)(nil), (*redis.ClusterClient)(nil)} {
+		_, err := NewStore(rdb, "q", nil)
+		require.ErrorContains(t, err, "client is nil: want one made by redis.NewClient")
+	}
+	for _, rdb := range []redis.UniversalClient{
+		closed(redis.NewClient(&redis.Options{Addr: nowhere, ReadTimeout: -1})),
+		closed(redis.NewClient(&redis.Options{Addr: nowhere, ReadTimeout: -2})),
+		closed(redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{nowhere}, ReadTimeout: -1})),
+	} {
+		_, err := NewStore(rdb, "q", nil)
+		require.ErrorContains(t, err, "ReadTimeout is switched off: want one, as the default of 3s")
+	}
+	require.NoError(t, ValidateClient(closed(redis.NewClient(&redis.Options{Addr: nowhere}))))
+}

@@ -66,9 +66,7 @@ func New(rdb redis.UniversalClient, o *Options) (*Reaper, error) {
 		r.opts.Queues = slices.Clone(o.Queues)
 	}
 	errs := r.opts.check()
-	if rdb == nil {
-		errs = append(errs, errors.New("the Redis client is nil"))
-	}
+	errs = append(errs, lease.ValidateClient(rdb))
 	if err := errors.Join(errs...); err != nil {
 		return nil, fmt.Errorf("reaper: %w", err)
 	}

@@ -128,6 +128,7 @@ func (q *Queue) claimWaiting(ctx context.Context, keeper *lease.Keeper, n int, o
 	if err != nil {
 		return nil, err
 	}
+	defer q.hand.waiting.Done()
 	leave := waiter.Listen()
 	defer leave()
 	defer func() { q.tellOthers(next) }()

@@ -180,6 +180,9 @@ func (c *Consumer) Run(ctx context.Context) error {
 		return err
 	}
 	c.current.Store(r)
-	defer c.current.Store(nil)
+	defer func() {
+		c.current.Store(nil)
+		r.end()
+	}()
 	return r.work(ctx)
 }

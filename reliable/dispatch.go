@@ -62,7 +62,7 @@ func (r *run) dispatch(ctx context.Context) error {
 	r.free, r.held = r.opts.Concurrency, map[*work]struct{}{}
 	r.landed = make(chan flight, 1)
 	r.flights, r.endFlight = context.WithCancel(context.Background())
-	defer r.endFlight()
+	defer func() { r.endFlight() }()
 	r.claimable, r.wait = true, firstPause
 	r.due, r.pause, r.silence = stoppedTimer(), stoppedTimer(), stoppedTimer()
 	defer r.due.Stop()
@@ -74,9 +74,9 @@ func (r *run) dispatch(ctx context.Context) error {
 	defer r.tellEnd()
 	for {
 		r.launch()
-		r.slots.Store(int64(r.free))
+		r.tellSlots()
 		if r.stopping && len(r.held) == 0 && (r.drained || !r.flying) {
-			return nil // a claim without an answer in all that time is given back by its seal, or was never made
+			return r.recall()
 		}
 		select {
 		case <-r.finished.notify:
@@ -104,6 +104,14 @@ func (r *run) dispatch(ctx context.Context) error {
 			return r.giveUp()
 		}
 	}
+}
+
+// tellSlots is for Health: while no slot is free no claim is due.
+func (r *run) tellSlots() {
+	if r.free > 0 && r.slots.Load() == 0 {
+		r.claims.Resume()
+	}
+	r.slots.Store(int64(r.free))
 }
 
 func stoppedTimer() *time.Timer {

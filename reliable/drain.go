@@ -1,6 +1,7 @@
 package reliable
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"time"
@@ -86,8 +87,55 @@ func (r *run) tellEnd() {
 
 var errNotTaken = errors.New("redis did not take the verdicts in time")
 
+// recall ends a run that holds nothing. A claim that is still under way is not waited for any more: without an answer it
+// is given back by its seal, or was never made; one that was answered just now brings jobs that nobody works on.
+func (r *run) recall() error {
+	f, ok := r.lastFlight()
+	if !ok {
+		return nil
+	}
+	return r.giveBack(f, lastSettle)
+}
+
+// lastFlight ends the waiting for what is under way, and returns what had come of it.
+func (r *run) lastFlight() (f flight, ok bool) {
+	r.endFlight()
+	if !r.flying {
+		return f, false
+	}
+	r.flying = false
+	return <-r.landed, true
+}
+
+// giveBack releases the jobs that a claim has brought too late.
+func (r *run) giveBack(f flight, patience time.Duration) error {
+	jobs := f.claimed.Jobs
+	if f.claimErr != nil || len(jobs) == 0 {
+		return nil
+	}
+	verdicts := make([]lease.Verdict, len(jobs))
+	ids := make([]string, len(jobs))
+	for i := range jobs {
+		verdicts[i] = lease.Verdict{Op: lease.Release, ID: jobs[i].ID, Token: jobs[i].Token}
+		verdicts[i].KeepDue(&jobs[i])
+		ids[i] = jobs[i].ID
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	if _, err := r.store.Settle(ctx, verdicts); err != nil {
+		return &DrainError{IDs: ids, Cause: fmt.Errorf("%w: %w", errNotTaken, err)}
+	}
+	r.after.released += len(jobs)
+	return nil
+}
+
 // giveUp names what was not settled.
 func (r *run) giveUp() error {
+	var late *DrainError
+	if f, ok := r.lastFlight(); ok {
+		_ = r.digestSettles(f) // what was answered is settled
+		_ = errors.As(r.giveBack(f, lastSeal), &late)
+	}
 	failure := &DrainError{Cause: errNotTaken}
 	if r.failure != nil {
 		failure.Cause = fmt.Errorf("%w: %w", errNotTaken, r.failure)
@@ -95,6 +143,12 @@ func (r *run) giveUp() error {
 	for w := range r.held {
 		failure.IDs = append(failure.IDs, w.job.ID)
 		w.job.hold.Done()
+	}
+	if late != nil {
+		failure.IDs = append(failure.IDs, late.IDs...)
+	}
+	if len(failure.IDs) == 0 {
+		return nil
 	}
 	return failure
 }

@@ -3,6 +3,7 @@ package reliable_test
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -124,4 +125,32 @@ func TestAStopWhileRedisIsSilentEndsInTimeAndNamesWhatWasNotSettled(t *testing.T
 	}), nil)
 	require.Equal(t, 2, receive(t, again), "the lease ran out, and somebody else has the job")
 	await(t, direct, "acked", func(s reliable.Stats) bool { return s.Counters["acked"] == 1 })
+}
+
+func TestAStopAtTheMomentOfAClaimsAnswerLeavesNothingInProcessing(t *testing.T) {
+	t.Parallel()
+	q := newQueue(t, nil)
+	put(t, q, job("k"))
+	waits := reliable.HandlerFunc(func(ctx context.Context, _ *reliable.Job) error {
+		<-ctx.Done()
+		return ctx.Err()
+	})
+	for range 300 {
+		c, err := reliable.NewConsumer(q, waits, &reliable.ConsumerOptions{
+			DrainTimeout: time.Duration(1+rand.N(1500)) * time.Microsecond, NoSweep: true, Concurrency: 1,
+		})
+		require.NoError(t, err)
+		ctx, cancel := context.WithCancel(context.Background())
+		time.AfterFunc(1500*time.Microsecond+rand.N(3*time.Millisecond), cancel)
+		require.NoError(t, c.Run(ctx))
+		cancel()
+		stats, err := q.Stats(t.Context())
+		require.NoError(t, err)
+		require.Zero(t, stats.Processing)
+	}
+	stats, err := q.Stats(t.Context())
+	require.NoError(t, err)
+	require.EqualValues(t, 1, stats.Due)
+	require.Zero(t, stats.Counters["expired"]+stats.Counters["nacked"])
+	t.Log("claimed", stats.Counters["claimed"], "released", stats.Counters["released"])
 }

@@ -28,7 +28,15 @@ type group struct {
 	waiting []*member // in the order in which they came
 	bytes   int       // of their records
 	closed  bool
+	closing context.Context // ends with close
+	end     context.CancelFunc
 	flights sync.WaitGroup // goroutines of ours
+}
+
+func newGroup(store *lease.Store) *group {
+	g := &group{store: store}
+	g.closing, g.end = context.WithCancel(context.Background())
+	return g
 }
 
 // A member is one caller's job in a group commit.
@@ -80,6 +88,7 @@ func (g *group) close() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.closed = true
+	g.end()
 	for _, m := range g.waiting {
 		if !m.left {
 			m.err = lease.ErrClosed

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/leaseq/leaseq/internal/pulse"
 	"github.com/leaseq/leaseq/lease"
 )
 
@@ -18,7 +19,8 @@ var ErrNotRunning = lease.ErrNotRunning
 
 // Health reports whether the consumer can do its work: nil, or every reason why not, joined. It goes by what came of its
 // last claims, sweeps and heartbeats, not by a ping: a server that answers pings and refuses claims is not healthy. It is
-// right again by itself. Before the first answer after a start it waits for that until ctx ends; it asks Redis nothing.
+// right again by itself. Before the first answers after a start it waits for them until ctx or Run ends, unless something is
+// known to fail; it asks Redis nothing.
 //
 // The reasons: [ErrNotRunning], before Run, after it, and while it stops. A claim, a sweep or a heartbeat whose last try
 // failed, with how long that has been so and its error; none that worked for a few seconds although it was due.
@@ -32,12 +34,17 @@ func (c *Consumer) Health(ctx context.Context) error {
 	if r.ending.Load() {
 		return fmt.Errorf("%w: it is stopping", ErrNotRunning)
 	}
-	errs := []error{named("claims", r.claims.Check(ctx, r.mostBetweenClaims()))}
-	if !r.opts.NoSweep {
-		errs = append(errs, named("sweeps", r.sweeper.Health(ctx)))
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(r.over, cancel)()
+	now, instant := context.WithCancel(ctx)
+	instant()
+	errs := r.loopsHealth(now, now, pulse.Failing)
+	if len(errs) == 0 { // nothing is known to fail: what is not known yet is waited for
+		errs = r.loopsHealth(ctx, now, func(err error) error { return err })
 	}
-	if !r.opts.NoExtend {
-		errs = append(errs, named("heartbeats", r.keeper.Health()))
+	if r.over.Err() != nil {
+		return ErrNotRunning
 	}
 	if overdue := r.late.report(r.opts.Concurrency); overdue != nil {
 		errs = append(errs, overdue)
@@ -48,11 +55,22 @@ func (c *Consumer) Health(ctx context.Context) error {
 	return nil
 }
 
-func named(what string, err error) error {
-	if err == nil {
-		return nil
+// loopsHealth asks each loop, waiting until ctx ends, or with now once there is a reason. keep says what of their errors
+// counts.
+func (r *run) loopsHealth(ctx, now context.Context, keep func(error) error) (errs []error) {
+	note := func(what string, err error) {
+		if err = keep(err); err != nil {
+			errs, ctx = append(errs, fmt.Errorf("%s: %w", what, err)), now
+		}
 	}
-	return fmt.Errorf("%s: %w", what, err)
+	note("claims", r.claims.Check(ctx, r.mostBetweenClaims()))
+	if !r.opts.NoSweep {
+		note("sweeps", r.sweeper.Health(ctx))
+	}
+	if !r.opts.NoExtend {
+		note("heartbeats", r.keeper.Health())
+	}
+	return errs
 }
 
 // silentAfter is how much longer than it should a loop may take until it counts as silent.

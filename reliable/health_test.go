@@ -176,3 +176,61 @@ func TestAConsumerThatStopsIsNotReadyForMore(t *testing.T) {
 	close(release)
 	require.NoError(t, receive(t, ended))
 }
+
+func TestAConsumerIsHealthyWhileItAsksForTheNextOfItsLongJobs(t *testing.T) {
+	t.Parallel()
+	name, o := redistest.Queue(t), redistest.Options(t)
+	p := redistest.Proxy(t, o.Addr)
+	o.Addr = p.Addr()
+	rdb := redis.NewClient(o)
+	t.Cleanup(func() { _ = rdb.Close() })
+	q := queueOn(t, rdb, name, nil)
+	running, finish := make(chan struct{}, 1), make(chan struct{})
+	long := func(context.Context, *reliable.Job) error {
+		running <- struct{}{}
+		<-finish
+		return nil
+	}
+	c, _ := watched(t, q, reliable.HandlerFunc(long), &reliable.ConsumerOptions{Concurrency: 1, WakeFallback: 10 * time.Millisecond})
+	put(t, q, job("long"))
+	receive(t, running)
+	assert.Never(t, func() bool { return c.Health(t.Context()) != nil }, 3500*time.Millisecond, 100*time.Millisecond)
+	p.Delay(100 * time.Millisecond) // so that the claim after it takes its time
+	close(finish)
+	var last error
+	assert.Never(t, func() bool { last = c.Health(t.Context()); return last != nil }, time.Second, 5*time.Millisecond, "%v", &last)
+	p.Delay(0)
+}
+
+func TestHealthSaysAtOnceWhatIsKnownAndEndsWithRun(t *testing.T) {
+	t.Parallel()
+	name, o := redistest.Queue(t), redistest.Options(t)
+	p := redistest.Proxy(t, o.Addr)
+	o.Addr = p.Addr()
+	rdb := redis.NewClient(o)
+	t.Cleanup(func() { _ = rdb.Close() })
+	q := queueOn(t, rdb, name, nil)
+	p.BlackHole(true)
+	t.Cleanup(func() { p.BlackHole(false) })
+	c, err := reliable.NewConsumer(q, reliable.HandlerFunc(nothing), nil)
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- c.Run(ctx) }()
+	require.Eventually(t, func() bool { return !errors.Is(c.Health(cancelled()), reliable.ErrNotRunning) }, 20*time.Second, time.Millisecond)
+	health := make(chan error, 2)
+	ask := func() { health <- c.Health(context.Background()) }
+	go ask()
+	p.Cut() // the first tries fail now, and no sweep has been tried: nothing but the claims is known
+	assert.ErrorContains(t, receive(t, health), "claims: failing for")
+	go ask()
+	cancel()
+	require.NoError(t, receive(t, ended))
+	assert.Error(t, receive(t, health))
+}
+
+func cancelled() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}

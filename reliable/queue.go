@@ -6,13 +6,11 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/leaseq/leaseq/internal/keys"
-	"github.com/leaseq/leaseq/internal/script"
 	"github.com/leaseq/leaseq/internal/wire"
 	"github.com/leaseq/leaseq/lease"
 )
@@ -63,13 +61,13 @@ type Queue struct {
 	opts  QueueOptions
 	store *lease.Store
 
-	registered atomic.Int64 // when, in ns of this process' clock; 0: not yet
-	group      group
-	hand       handClaims
+	registry registration
+	group    *group
+	hand     handClaims
 }
 
-// New checks its arguments and does no I/O. rdb is never closed by us; its ReadTimeout must not be switched off, since
-// it bounds how long a dead connection is waited for.
+// New checks its arguments and does no I/O. rdb is never closed by us. A client whose ReadTimeout is switched off is
+// refused, since that bounds how long a dead connection is waited for.
 func New(rdb redis.UniversalClient, name string, o *QueueOptions) (*Queue, error) {
 	opts, err := queueOptions(o)
 	if err != nil {
@@ -81,7 +79,7 @@ func New(rdb redis.UniversalClient, name string, o *QueueOptions) (*Queue, error
 	}
 	return &Queue{
 		name: name, rdb: rdb, opts: opts, store: store,
-		group: group{store: store}, hand: handClaims{closing: make(chan struct{})},
+		group: newGroup(store), hand: handClaims{closing: make(chan struct{})},
 	}, nil
 }
 
@@ -172,51 +170,6 @@ func (q *Queue) Close(ctx context.Context) error {
 	return err
 }
 
-// register writes the queue's name into the registry: before anything else of this process, and in the background again
-// where that was long ago, since a FLUSHALL or `reaper queue delete` may have taken it. The client does not notice the end
-// of a context while it waits for an answer, so that is done here.
-func (q *Queue) register(ctx context.Context) error {
-	at := q.registered.Load()
-	if at != 0 {
-		now := int64(time.Since(processStart))
-		if now-at > int64(remindEvery) && q.registered.CompareAndSwap(at, now) {
-			q.group.spawn(func() {
-				ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-				defer cancel()
-				_ = q.store.Register(ctx) // in vain: tried again in a minute
-			})
-		}
-		return nil
-	}
-	answer := make(chan error, 1)
-	if !q.group.spawn(func() {
-		err := q.registerNow(ctx)
-		if err == nil {
-			q.registered.Store(int64(time.Since(processStart)))
-		}
-		answer <- err
-	}) {
-		return lease.ErrClosed
-	}
-	select {
-	case err := <-answer:
-		return err
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-// registerNow repeats a write that is safe to run twice until it is answered or refused, as every other call is.
-func (q *Queue) registerNow(ctx context.Context) error {
-	for wait := 4 * time.Millisecond; ; wait = min(2*wait, time.Second) {
-		err := q.store.Register(ctx)
-		var refused *ServerError
-		if err == nil || errors.As(err, &refused) || errors.Is(err, redis.ErrClosed) || script.Sleep(ctx, wait) != nil {
-			return err
-		}
-	}
-}
-
 // handClaims is what claims by hand need in the background, made at the first of them.
 type handClaims struct {
 	closing   chan struct{} // closed by close
@@ -227,6 +180,7 @@ type handClaims struct {
 	waiter    *lease.Waiter
 	stop      context.CancelFunc
 	ended     chan struct{}
+	waiting   sync.WaitGroup // claims that wait
 }
 
 func (h *handClaims) close() {
@@ -246,6 +200,7 @@ func (h *handClaims) close() {
 	if ended != nil {
 		<-ended
 	}
+	h.waiting.Wait()
 }
 
 // keeperFor starts the Keeper at the first claim.
@@ -270,7 +225,8 @@ func (h *handClaims) keeperFor(q *Queue) (*lease.Keeper, error) {
 	return h.keeper, nil
 }
 
-// waiterFor starts the Waiter at the first claim that waits.
+// waiterFor starts the Waiter at the first claim that waits, and counts the claim, which says with waiting.Done that it
+// is over.
 func (h *handClaims) waiterFor(q *Queue) (*lease.Waiter, error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -284,6 +240,7 @@ func (h *handClaims) waiterFor(q *Queue) (*lease.Waiter, error) {
 		}
 		h.waiter = waiter
 	}
+	h.waiting.Add(1)
 	return h.waiter, nil
 }
 

@@ -59,7 +59,7 @@ func TestAProducerRegistersItsQueueAgainAfterAWhile(t *testing.T) {
 	_, err = q.Enqueue(t.Context(), item)
 	require.NoError(t, err)
 	require.False(t, known(), "not at each enqueue")
-	q.registered.Add(-int64(remindEvery) - 1)
+	q.registry.at.Add(-int64(remindEvery) - 1)
 	_, err = q.Enqueue(t.Context(), item)
 	require.NoError(t, err)
 	require.Eventually(t, known, 20*time.Second, time.Millisecond)

@@ -32,6 +32,8 @@ type run struct {
 	slots  atomic.Int64 // free ones, as last known
 	ending atomic.Bool  // nothing more is claimed
 	quiet  pulse.Quiet
+	over   context.Context // ends when Run returns
+	end    context.CancelFunc
 
 	dispatcher
 }
@@ -40,6 +42,7 @@ func newRun(c *Consumer) (*run, error) {
 	r := &run{Consumer: c, jobs: make(chan *work, c.opts.Concurrency)}
 	r.finished.notify = make(chan struct{}, 1)
 	r.claims.Begin()
+	r.over, r.end = context.WithCancel(context.Background())
 	var err error
 	r.store, err = lease.NewStore(c.queue.rdb, c.queue.name, &lease.StoreOptions{
 		Prefix: c.queue.opts.Prefix, Holder: c.opts.Holder, Stub: wire.Stub(), OnRepeat: r.repeated,

@@ -4,6 +4,7 @@ package pulse
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -60,6 +61,24 @@ func (p *Pulse) Worked() {
 	defer p.mu.Unlock()
 	p.worked, p.failing, p.err = time.Now(), time.Time{}, nil
 	p.tell()
+}
+
+// Resume says that the loop had nothing to do until now: its silence counts from here.
+func (p *Pulse) Resume() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.worked.IsZero() {
+		p.worked = time.Now()
+	}
+}
+
+// Failing keeps an error of Check if it says that something has failed, and drops one that only knows of no success yet.
+func Failing(err error) error {
+	var problem *Problem
+	if errors.As(err, &problem) && problem.Err != nil {
+		return err
+	}
+	return nil
 }
 
 // Failed says that a try has failed; the loop goes on.

@@ -8,15 +8,18 @@ import (
 	"time"
 )
 
-// How far apart dials are while a server cannot be reached: the first wait, doubled up to the last.
+// How far apart dials are while a server cannot be reached: the first wait, doubled up to the last; a longer last one for
+// the user's client, which dials five times for each.
 const (
 	firstDialWait = 50 * time.Millisecond
 	lastDialWait  = 250 * time.Millisecond
+	longDialWait  = time.Second
 )
 
 // A gate keeps the loops of a process from dialling a server that cannot be reached each for itself: after a dial that
 // failed, calls end with its error at once, but for one now and then, which dials again.
 type gate struct {
+	most time.Duration // the last wait
 	mu   sync.Mutex
 	err  error // of the last dial; nil: open
 	next time.Time
@@ -48,7 +51,7 @@ func (g *gate) leave(now time.Time, err error) {
 	case g.err == nil:
 		g.wait = firstDialWait
 	default:
-		g.wait = min(2*g.wait, lastDialWait)
+		g.wait = min(2*g.wait, g.most)
 	}
 	g.err = err
 	g.next = now.Add(g.jittered())

@@ -22,7 +22,7 @@ var refusedDial = &net.OpError{Op: "dial", Net: "tcp", Err: errors.New("connecti
 func TestAServerThatCannotBeReachedIsDialledByOneCallAtATime(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		var g gate
+		g := gate{most: lastDialWait}
 		probe, err := g.enter(time.Now())
 		require.NoError(t, err)
 		require.False(t, probe)

@@ -22,13 +22,19 @@ const (
 // A Link is a user's client with what we need beside it: a few connections of our own, and what is known of whether the
 // server can be reached. Runners of one client can share one. It is safe for concurrent use.
 type Link struct {
-	rdb  redis.UniversalClient
-	gate *gate // nil for a cluster: each node is reached, or not, by itself
+	rdb redis.UniversalClient
+
+	worked            atomic.Bool // a connection of our own has
+	both, ours, users gate        // for all calls once that is so; before, apart
+	probes            atomic.Int64
 
 	mu     sync.Mutex
 	spare  redis.UniversalClient
 	closed bool
 	inUse  atomic.Int64 // of spare
+
+	ctx context.Context // ends with Close
+	end context.CancelFunc
 
 	doubted atomic.Bool    // the client's idle connections are being asked whether they live
 	pings   sync.WaitGroup // that ask them
@@ -37,9 +43,8 @@ type Link struct {
 // NewLink does no I/O.
 func NewLink(rdb redis.UniversalClient) *Link {
 	l := &Link{rdb: rdb}
-	if _, ok := rdb.(*redis.Client); ok {
-		l.gate = &gate{}
-	}
+	l.both.most, l.ours.most, l.users.most = lastDialWait, longDialWait, longDialWait
+	l.ctx, l.end = context.WithCancel(context.Background())
 	return l
 }
 
@@ -49,6 +54,7 @@ func (l *Link) Close() error {
 	spare := l.spare
 	l.spare, l.closed = nil, true
 	l.mu.Unlock()
+	l.end()
 	l.pings.Wait()
 	if spare == nil {
 		return nil
@@ -69,15 +75,17 @@ func (l *Link) doubt() {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	idle := min(int(client.PoolStats().IdleConns), mostPings)
-	if l.closed || idle == 0 || !l.doubted.CompareAndSwap(false, true) {
+	idle, patience := min(int(client.PoolStats().IdleConns), mostPings), client.Options().ReadTimeout
+	if l.closed || idle == 0 || patience <= 0 || !l.doubted.CompareAndSwap(false, true) {
 		return
 	}
 	l.pings.Go(func() {
 		defer l.doubted.Store(false)
+		ctx, cancel := context.WithTimeout(l.ctx, patience) // for a connection that must be dialled first
+		defer cancel()
 		var all sync.WaitGroup
 		for range idle {
-			all.Go(func() { _ = client.Process(context.Background(), once{redis.NewCmd(context.Background(), "time")}) })
+			all.Go(func() { _ = client.Process(ctx, once{redis.NewCmd(ctx, "time")}) })
 		}
 		all.Wait()
 	})
@@ -125,12 +133,14 @@ func (l *Link) Do(ctx context.Context, aside bool, args ...any) *redis.Cmd {
 // use runs a call on one of at most so many connections of our own, or with 0 on the client's. It returns an error
 // instead where the server cannot be reached; call returns the error that tells that.
 func (l *Link) use(most int64, call func(redis.UniversalClient) error) error {
-	if l.gate != nil {
-		probe, err := l.gate.enter(time.Now())
+	g := l.gateFor(most)
+	if g != nil {
+		probe, err := g.enter(time.Now())
+		idle := most == 0 && l.hasIdle()
 		switch {
-		case err != nil && !l.hasIdle():
+		case err != nil && !idle:
 			return err
-		case probe && !l.hasIdle():
+		case probe && g == &l.both && !idle && l.probes.Add(1)%probesOfOurs != 0:
 			most = spareConnections // whose dials are not repeated by the client
 		}
 	}
@@ -138,17 +148,41 @@ func (l *Link) use(most int64, call func(redis.UniversalClient) error) error {
 		most = spareConnections / 2
 	}
 	rdb := l.rdb
-	if most > 0 && l.inUse.Add(1) <= most {
-		rdb = l.own()
-	}
 	if most > 0 {
 		defer l.inUse.Add(-1)
+		if l.inUse.Add(1) <= most {
+			rdb = l.own()
+		}
 	}
 	err := call(rdb)
-	if l.gate != nil && !errors.Is(err, redis.ErrPoolTimeout) && !errors.Is(err, context.Canceled) {
-		l.gate.leave(time.Now(), err)
+	if errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, redis.ErrPoolExhausted) ||
+		errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) && !isDial(err) {
+		return nil // says nothing about the server
+	}
+	if rdb != l.rdb && !isDial(err) && !redis.HasErrorPrefix(err, "ERR max number of clients") {
+		l.worked.Store(true)
+	}
+	if g != nil {
+		g.leave(time.Now(), err)
 	}
 	return nil
+}
+
+// Of so many probes all but one use our own connections.
+const probesOfOurs = 16
+
+// gateFor is the gate that a call has to pass. As long as no connection of our own has ever worked, their failures say
+// nothing about the user's: a copy of the client's options may not lead where the client does, as with a hook that dials.
+func (l *Link) gateFor(most int64) *gate {
+	switch _, single := l.rdb.(*redis.Client); {
+	case !single:
+		return nil // each node of a cluster is reached, or not, by itself
+	case l.worked.Load():
+		return &l.both
+	case most > 0:
+		return &l.ours
+	}
+	return &l.users
 }
 
 // hasIdle reports whether the client has a connection that was made before: no dial is needed then.

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -39,10 +40,12 @@ type Sessions struct {
 	waiting int        // calls whose caller left
 	cap     int        // how many jobs the next claim may ask for; halved after an unknown outcome
 	closed  bool
-	running sync.WaitGroup  // calls
-	trying  sync.WaitGroup  // their tries, also those that are not waited for any more
-	ctx     context.Context // ends when Close gives up waiting
-	end     context.CancelFunc
+	running sync.WaitGroup // calls
+	trying  sync.WaitGroup // their tries, also those that are not waited for any more
+
+	lastTrip atomic.Int64    // how long the last answered try took, in ns
+	ctx      context.Context // ends when Close gives up waiting
+	end      context.CancelFunc
 }
 
 // NewSessions does no I/O. holder is the readable name that is kept with each session.

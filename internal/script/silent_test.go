@@ -63,7 +63,18 @@ func TestAClaimIntoADeadConnectionIsAskedForUnderTheNextNumber(t *testing.T) {
 
 func TestACallGoesOnWhereTheUsersPoolIsTaken(t *testing.T) {
 	t.Parallel()
-	d, _ := faultyDesk(t, func(o *redis.Options) { never(o); o.PoolSize = 1 })
+	t.Run("calls wait", func(t *testing.T) {
+		t.Parallel()
+		callBesideABlockedPool(t, func(o *redis.Options) { never(o); o.PoolSize = 1 })
+	})
+	t.Run("calls are refused", func(t *testing.T) {
+		t.Parallel()
+		callBesideABlockedPool(t, func(o *redis.Options) { never(o); o.MaxActiveConns = 1 })
+	})
+}
+
+func callBesideABlockedPool(t *testing.T, change func(*redis.Options)) {
+	d, _ := faultyDesk(t, change)
 	ctx, release := context.WithCancel(t.Context())
 	blocked := make(chan error, 1)
 	key := d.key("wake") // read by nobody else here
@@ -116,4 +127,30 @@ func TestASilentServerIsAskedAFewTimesOnly(t *testing.T) {
 	require.NoError(t, next(t, done))
 	require.NoError(t, c.Err)
 	assert.Equal(t, 2, d.stat(t, "x"), "all of them ran, once")
+}
+
+// A server, or a way to it, that takes a little more than a second for every answer: the client itself waits three.
+func TestASlowServerIsStillWorkedWith(t *testing.T) {
+	t.Parallel()
+	for name, call := range map[string]func() *Call{"call": func() *Call { return count("x") }, "claim": func() *Call { return grab(4) }} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d, proxy := faultyDesk(t, nil)
+			require.NoError(t, d.Do(t.Context(), call()))
+			t.Cleanup(func() { proxy.Delay(0) })
+			proxy.Delay(600 * time.Millisecond)
+			ctx, cancel := context.WithTimeout(t.Context(), patience)
+			defer cancel()
+			c := call()
+			require.NoError(t, d.Do(ctx, c))
+			require.NoError(t, c.Err)
+			assert.Greater(t, time.Duration(d.lastTrip.Load()), silence)
+
+			rec := watch(proxy, map[string]*Script{"call": countScript, "claim": grabScript}[name], func(int, request) netfault.Action { return netfault.Pass })
+			c = call()
+			require.NoError(t, d.Do(ctx, c))
+			require.NoError(t, c.Err)
+			assert.Len(t, rec.requests(), 1, "it is known to be slow")
+		})
+	}
 }
