@@ -169,7 +169,8 @@ func (o *ConsumerOptions) validateKinds(q *Queue, h Handler) error {
 // and gives them half a second; what has not returned is released, and its handler abandoned: whatever it returns later
 // settles nothing. Run returns nil after a clean stop, and a [*DrainError] naming the jobs that Redis did not take the
 // verdicts of; at the latest DrainTimeout + 3.5 s after ctx ended, and the time that the Redis client then needs to give
-// up one call (its ReadTimeout, and what connecting takes). Run may be called again after it returned.
+// up one call (its ReadTimeout; twice that, and up to its DialTimeout, where it has to connect first). Run may be called
+// again after it returned.
 func (c *Consumer) Run(ctx context.Context) error {
 	if !c.running.CompareAndSwap(false, true) {
 		return ErrRunning

@@ -79,7 +79,7 @@ func Enqueue[T Kinder](ctx context.Context, q *Queue, value T, o *EnqueueOptions
 // Enqueue makes one job. The error is that of the returned Enqueued. Calls that come while another one of this Queue is
 // under way go out together in the next, so that many goroutines share a round trip; none waits for others to come, a
 // mistake in one job never fails another, and a caller whose ctx ends leaves the others alone: it gets an
-// [*UnknownError], and its job stays in the call.
+// [*UnknownError], and its job stays in the call. While Redis is away it waits for as long as ctx lasts.
 func (q *Queue) Enqueue(ctx context.Context, item Item) (Enqueued, error) {
 	one, err := q.prepare(&item, time.Now())
 	if err == nil {

@@ -30,14 +30,25 @@ var (
 	ErrAuth        = lease.ErrAuth
 )
 
-// Types of errors of the layers below.
+// Types of errors of the layers below, here so that a user needs one import. Each has an Error text and, where it has a
+// cause, Unwrap.
 type (
-	UnknownError    = lease.UnknownError
-	DuplicateError  = lease.DuplicateError
-	LostError       = lease.LostError
-	TooLargeError   = lease.TooLargeError
+	// UnknownError says that a call's context ended before it was known whether the call ran. It has Op, as "enqueue",
+	// Cause, and Resolve(ctx) error, which waits for the truth: nil, it ran and succeeded; [ErrNeverRan], it did not and
+	// never will; [ErrNeverKnown], nobody can tell any more; any other error is the call's true answer. Give Resolve a
+	// context of its own: that of an HTTP request may be over.
+	UnknownError = lease.UnknownError
+	// DuplicateError says that an ID is taken: ID, and Place, where the job is that has it.
+	DuplicateError = lease.DuplicateError
+	// LostError is [ErrLost] with the job's ID and the Place where it is now.
+	LostError = lease.LostError
+	// TooLargeError says What is too large ("payload", "headers"), its Size and the Limit, in bytes; a Limit of 0 is the
+	// one that the queue has published.
+	TooLargeError = lease.TooLargeError
+	// ShortLeaseError says that a shorter lease was Asked for than is Published.
 	ShortLeaseError = lease.ShortLeaseError
-	ServerError     = lease.ServerError
+	// ServerError is an error reply of Redis, by its Code (as "OOM"), after which the call did nothing.
+	ServerError = lease.ServerError
 )
 
 // ErrShutdown is the cause of the context of a handler that did not return within DrainTimeout after Run's context

@@ -26,7 +26,11 @@ func work(ctx context.Context, rdb redis.UniversalClient, after time.Duration) e
 	if err != nil {
 		return err
 	}
-	defer q.Close(context.WithoutCancel(ctx))
+	defer func() {
+		closing, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
+		defer cancel()
+		_ = q.Close(closing)
+	}()
 
 	// The ID makes this refund one job, however often it is enqueued while the job exists.
 	_, err = reliable.Enqueue(ctx, q, Refund{ID: "R7", AmountCents: 1250}, &reliable.EnqueueOptions{ID: "refund:R7", Delay: after})

@@ -53,6 +53,13 @@ func newNewerVersions(now func() time.Time) *growingDelays {
 	}
 }
 
+// isNew reports whether nothing is known of a key yet.
+func (g *growingDelays) isNew(key string) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.known[key] == nil
+}
+
 // next returns the delay for the next job with this key. expired says that the key's window is over; the delay is
 // then 0, and it stays so until the key is forgotten.
 func (g *growingDelays) next(key string) (d time.Duration, expired bool) {

@@ -116,6 +116,9 @@ func (r *run) returned(ctx context.Context, w *work, err error) {
 	case unsure != nil:
 		w.fix(*unsure)
 	case saysNoHandler(err):
+		if r.unknownKinds.isNew(w.job.Kind) {
+			r.opts.Logger.Warn("a kind has no handler: its jobs are released for five minutes, then nacked", "queue", r.queue.name, "kind", w.job.Kind)
+		}
 		w.fix(decide(r.unknownKinds.verdictForUnknownKind(w.job.Kind, err), endingOf(ctx, w.job.hold)))
 	default:
 		w.fix(decide(verdictOf(err), endingOf(ctx, w.job.hold)))

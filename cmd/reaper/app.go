@@ -61,7 +61,7 @@ func (a *App) postpone(cmd *cobra.Command) {
 	}
 	check, work := cmd.PreRunE, cmd.RunE
 	cmd.PreRunE = func(cmd *cobra.Command, args []string) error {
-		if err := applyTwins(cmd.Flags(), a.lookupEnv); err != nil {
+		if err := applyTwins(cmd, a.lookupEnv); err != nil {
 			return err
 		}
 		if err := checkURL(cmd.Flags()); err != nil || check == nil {

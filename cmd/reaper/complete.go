@@ -23,7 +23,7 @@ func completeQueues(a *App, most int) cobra.CompletionFunc {
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), completeBound)
 		defer cancel()
-		names := a.knownQueues(ctx, cmd.Flags())
+		names := a.knownQueues(ctx, cmd)
 		slices.Sort(names)
 		names = slices.DeleteFunc(names, func(name string) bool { return slices.Contains(args, name) })
 		return names, cobra.ShellCompDirectiveNoFileComp
@@ -32,15 +32,15 @@ func completeQueues(a *App, most int) cobra.CompletionFunc {
 
 // knownQueues reads the registry that the flags of a command, and the environment, name. What is wrong is told by the
 // command itself, later.
-func (a *App) knownQueues(ctx context.Context, flags *pflag.FlagSet) []string {
-	if applyTwins(flags, a.lookupEnv) != nil {
+func (a *App) knownQueues(ctx context.Context, cmd *cobra.Command) []string {
+	if applyTwins(cmd, a.lookupEnv) != nil {
 		return nil
 	}
 	var connection connectionFlags
 	own := pflag.NewFlagSet("", pflag.ContinueOnError)
 	connection.add(own)
 	own.VisitAll(func(f *pflag.Flag) {
-		if given := flags.Lookup(f.Name); given != nil {
+		if given := cmd.Flags().Lookup(f.Name); given != nil {
 			_ = f.Value.Set(given.Value.String()) // of the same type
 		}
 	})

@@ -52,6 +52,12 @@ func checkURL(flags *pflag.FlagSet) error {
 	return nil
 }
 
+// ownServer is the one flag without a twin: the demonstration works on a server that was meant for work only if it is told
+// so on the command line.
+func ownServer(cmd *cobra.Command, f *pflag.Flag) bool {
+	return cmd.Name() == "demo" && f.Name == "redis"
+}
+
 // twin is the environment variable that a flag's value can come from.
 func twin(flag string) string {
 	return "LEASEQ_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
@@ -59,18 +65,22 @@ func twin(flag string) string {
 
 // addTwins names the twin of each flag in its help.
 func addTwins(cmd *cobra.Command) {
-	cmd.Flags().VisitAll(func(f *pflag.Flag) { f.Usage += " [" + twin(f.Name) + "]" })
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		if !ownServer(cmd, f) {
+			f.Usage += " [" + twin(f.Name) + "]"
+		}
+	})
 	for _, sub := range cmd.Commands() {
 		addTwins(sub)
 	}
 }
 
 // applyTwins sets the flags that are not on the command line from the environment.
-func applyTwins(flags *pflag.FlagSet, lookup func(string) (string, bool)) error {
+func applyTwins(cmd *cobra.Command, lookup func(string) (string, bool)) error {
 	var bad error
-	flags.VisitAll(func(f *pflag.Flag) {
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
 		value, ok := lookup(twin(f.Name))
-		if f.Changed || f.Name == "help" || !ok || value == "" || bad != nil {
+		if f.Changed || ownServer(cmd, f) || f.Name == "help" || !ok || value == "" || bad != nil {
 			return
 		}
 		if err := f.Value.Set(value); err != nil {

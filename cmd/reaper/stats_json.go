@@ -50,12 +50,20 @@ func writeJSON(w io.Writer, told, prefix string, queues []queueStats) error {
 	return json.NewEncoder(w).Encode(out)
 }
 
+// oldestDue is how long the oldest job has been due; negative where none is.
+func (q *queueStats) oldestDue() time.Duration {
+	if q.Claimable == 0 {
+		return -1
+	}
+	return q.OldestDue
+}
+
 func (q *queueStats) json() queueStatsJSON {
 	return queueStatsJSON{
 		Queue: q.Queue, Registered: q.Registered,
 		Due: q.Due, Claimable: q.Claimable, Processing: q.Processing, Expired: q.Expired, Dead: q.Dead, Done: q.Done,
 		Records: q.Records, Sessions: q.Sessions,
-		OldestDue: milliseconds(q.OldestDue), NextExpiry: milliseconds(q.NextExpiry), SinceSweep: milliseconds(q.SinceSweep),
+		OldestDue: milliseconds(q.oldestDue()), NextExpiry: milliseconds(q.NextExpiry), SinceSweep: milliseconds(q.SinceSweep),
 		Counters: q.Counters,
 	}
 }

@@ -30,7 +30,7 @@ func writeTables(w io.Writer, told, prefix string, queues []queueStats, complete
 		if !q.Registered {
 			name += " (not in the registry)"
 		}
-		state.AppendRow(table.Row{name, q.Due, q.Claimable, q.Processing, q.Expired, q.Dead, age(q.OldestDue), ago(q.SinceSweep)})
+		state.AppendRow(table.Row{name, q.Due, q.Claimable, q.Processing, q.Expired, q.Dead, age(q.oldestDue()), ago(q.SinceSweep)})
 		row := table.Row{q.Queue}
 		for _, counter := range mainCounters {
 			row = append(row, q.Counters[counter])
