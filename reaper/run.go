@@ -45,6 +45,7 @@ func (r *Reaper) Run(ctx context.Context) error {
 	r.current.Store(f)
 	defer r.current.CompareAndSwap(f, nil)
 	failures, outstanding := 0, 0
+	aside := true // the first reading shows whether connections of our own work
 	readings := make(chan reading, maxReadings)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -57,7 +58,8 @@ func (r *Reaper) Run(ctx context.Context) error {
 			return err
 		case <-timer.C:
 			if outstanding < maxReadings {
-				company := outstanding > 0
+				company := aside || outstanding > 0
+				aside = false
 				outstanding++
 				f.all.Go(func() { readings <- f.read(company) })
 			}

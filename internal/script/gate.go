@@ -8,10 +8,10 @@ import (
 	"time"
 )
 
-// How far apart dials are while a server cannot be reached: the first wait, doubled up to the last; a longer last one for
-// the user's client, which dials five times for each.
+// How far apart dials are while a server cannot be reached: the first wait, half as long again each time up to the last;
+// a longer last one for the user's client, which dials five times for each.
 const (
-	firstDialWait = 50 * time.Millisecond
+	firstDialWait = 25 * time.Millisecond
 	lastDialWait  = 250 * time.Millisecond
 	longDialWait  = time.Second
 )
@@ -51,13 +51,13 @@ func (g *gate) leave(now time.Time, err error) {
 	case g.err == nil:
 		g.wait = firstDialWait
 	default:
-		g.wait = min(2*g.wait, g.most)
+		g.wait = min(g.wait+g.wait/2, g.most)
 	}
 	g.err = err
 	g.next = now.Add(g.jittered())
 }
 
-func (g *gate) jittered() time.Duration { return g.wait/2 + rand.N(g.wait/2+1) }
+func (g *gate) jittered() time.Duration { return g.wait - rand.N(g.wait/4+1) }
 
 func isDial(err error) bool {
 	var op *net.OpError

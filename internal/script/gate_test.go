@@ -41,7 +41,7 @@ func TestAServerThatCannotBeReachedIsDialledByOneCallAtATime(t *testing.T) {
 			}
 			time.Sleep(5 * time.Millisecond)
 		}
-		assert.InDelta(t, 60/(0.75*lastDialWait.Seconds()), dials, 60)
+		assert.InDelta(t, 60/(0.875*lastDialWait.Seconds()), dials, 60)
 
 		time.Sleep(lastDialWait)
 		probe, err = g.enter(time.Now())
