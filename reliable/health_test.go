@@ -6,7 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -86,11 +85,7 @@ func TestAServerThatAnswersPingsAndRefusesClaimsIsNotHealthy(t *testing.T) {
 func TestASilentNetworkIsNotHealthyAndHealthComesBackByItself(t *testing.T) {
 	t.Parallel()
 	name := redistest.Queue(t)
-	o := redistest.Options(t)
-	p := redistest.Proxy(t, o.Addr)
-	o.Addr = p.Addr()
-	rdb := redis.NewClient(o)
-	t.Cleanup(func() { _ = rdb.Close() })
+	rdb, p := behindProxy(t, 3*time.Second)
 	q := queueOn(t, rdb, name, nil)
 	c, _ := watched(t, q, reliable.HandlerFunc(nothing), nil)
 	p.BlackHole(true)
@@ -179,11 +174,8 @@ func TestAConsumerThatStopsIsNotReadyForMore(t *testing.T) {
 
 func TestAConsumerIsHealthyWhileItAsksForTheNextOfItsLongJobs(t *testing.T) {
 	t.Parallel()
-	name, o := redistest.Queue(t), redistest.Options(t)
-	p := redistest.Proxy(t, o.Addr)
-	o.Addr = p.Addr()
-	rdb := redis.NewClient(o)
-	t.Cleanup(func() { _ = rdb.Close() })
+	name := redistest.Queue(t)
+	rdb, p := behindProxy(t, 3*time.Second)
 	q := queueOn(t, rdb, name, nil)
 	running, finish := make(chan struct{}, 1), make(chan struct{})
 	long := func(context.Context, *reliable.Job) error {
@@ -204,11 +196,8 @@ func TestAConsumerIsHealthyWhileItAsksForTheNextOfItsLongJobs(t *testing.T) {
 
 func TestHealthSaysAtOnceWhatIsKnownAndEndsWithRun(t *testing.T) {
 	t.Parallel()
-	name, o := redistest.Queue(t), redistest.Options(t)
-	p := redistest.Proxy(t, o.Addr)
-	o.Addr = p.Addr()
-	rdb := redis.NewClient(o)
-	t.Cleanup(func() { _ = rdb.Close() })
+	name := redistest.Queue(t)
+	rdb, p := behindProxy(t, 3*time.Second)
 	q := queueOn(t, rdb, name, nil)
 	p.BlackHole(true)
 	t.Cleanup(func() { p.BlackHole(false) })

@@ -62,11 +62,8 @@ func TestAQueueWorksOnTheOnlyConnectionThatAServerStillTakes(t *testing.T) {
 
 func TestNothingIsWrittenAfterCloseAlsoWhereAClaimHadWaited(t *testing.T) {
 	t.Parallel()
-	name, o := redistest.Queue(t), redistest.Options(t)
-	p := redistest.Proxy(t, o.Addr)
-	o.Addr = p.Addr()
-	rdb := redis.NewClient(o)
-	t.Cleanup(func() { _ = rdb.Close() })
+	name := redistest.Queue(t)
+	rdb, p := behindProxy(t, 3*time.Second)
 	for range 10 {
 		q, err := reliable.New(rdb, name, nil)
 		require.NoError(t, err)

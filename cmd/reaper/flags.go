@@ -1,13 +1,18 @@
 package main
 
 import (
+	"context"
 	"fmt"
+	"slices"
 	"strings"
+	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/leaseq/leaseq/internal/keys"
+	"github.com/leaseq/leaseq/lease"
 )
 
 const defaultRedis = "redis://127.0.0.1:6379/0"
@@ -38,6 +43,43 @@ const (
 	passwordFlag         = "password-file"
 	sentinelPasswordFlag = "sentinel-password-file"
 )
+
+// lookFlags are what commands that only look at queues take, and what comes of it.
+type lookFlags struct {
+	connection connectionFlags
+	json       bool
+	timeout    time.Duration
+
+	endpoint *endpoint
+	rdb      redis.UniversalClient
+}
+
+func (f *lookFlags) add(flags *pflag.FlagSet) {
+	f.connection.add(flags)
+	flags.BoolVar(&f.json, "json", false, "print one JSON object on standard output")
+	flags.DurationVar(&f.timeout, "timeout", 5*time.Second, "how long the whole may take")
+}
+
+func (f *lookFlags) prepare(a *App) (err error) {
+	if f.timeout <= 0 {
+		return fmt.Errorf("--timeout %v: want more than 0, as 5s", f.timeout)
+	}
+	if f.endpoint, err = f.connection.parse(); err != nil {
+		return err
+	}
+	f.rdb = a.open(f.endpoint, true)
+	return nil
+}
+
+// registered reads the names of all queues, sorted.
+func (f *lookFlags) registered(ctx context.Context) ([]string, error) {
+	names, err := lease.Queues(ctx, f.rdb, f.connection.prefix)
+	if err != nil {
+		return nil, f.endpoint.failed(err)
+	}
+	slices.Sort(names)
+	return names, nil
+}
 
 // checkURL refuses a --redis that is no URL of a server, for a command without the other flags of a connection, without
 // showing it.

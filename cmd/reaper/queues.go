@@ -4,11 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"time"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 
 	"github.com/leaseq/leaseq/lease"
@@ -31,13 +29,8 @@ const queuesAside = 8
 
 // queuesCommand is `reaper queues`.
 type queuesCommand struct {
-	app        *App
-	connection connectionFlags
-	json       bool
-	timeout    time.Duration
-
-	endpoint *endpoint
-	rdb      redis.UniversalClient
+	app *App
+	lookFlags
 }
 
 func newQueuesCommand(a *App) *cobra.Command {
@@ -48,35 +41,21 @@ func newQueuesCommand(a *App) *cobra.Command {
 		Long:    queuesHelp,
 		Example: queuesExample,
 		Args:    cobra.NoArgs,
-		PreRunE: func(*cobra.Command, []string) error { return c.prepare() },
+		PreRunE: func(*cobra.Command, []string) error { return c.prepare(c.app) },
 		RunE:    func(cmd *cobra.Command, _ []string) error { return c.run(cmd.Context()) },
 	}
 	flags := cmd.Flags()
-	c.connection.add(flags)
-	flags.BoolVar(&c.json, "json", false, "print one JSON object on standard output")
-	flags.DurationVar(&c.timeout, "timeout", 5*time.Second, "how long the whole may take")
+	c.lookFlags.add(flags)
 	return cmd
-}
-
-func (c *queuesCommand) prepare() (err error) {
-	if c.timeout <= 0 {
-		return fmt.Errorf("--timeout %v: want more than 0, as 5s", c.timeout)
-	}
-	if c.endpoint, err = c.connection.parse(); err != nil {
-		return err
-	}
-	c.rdb = c.app.open(c.endpoint, true)
-	return nil
 }
 
 func (c *queuesCommand) run(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
-	names, err := lease.Queues(ctx, c.rdb, c.connection.prefix)
+	names, err := c.registered(ctx)
 	if err != nil {
-		return c.endpoint.failed(err)
+		return err
 	}
-	slices.Sort(names)
 	overviews, errs := c.readAll(ctx, names)
 	if c.json {
 		err = writeQueuesJSON(c.app.out, c.endpoint.told, c.connection.prefix, overviews)

@@ -6,9 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
-	"github.com/redis/go-redis/v9"
 	"github.com/spf13/cobra"
 
 	"github.com/leaseq/leaseq/internal/keys"
@@ -30,14 +28,9 @@ const statsExample = `  reaper stats
 
 // statsCommand is `reaper stats`.
 type statsCommand struct {
-	app        *App
-	connection connectionFlags
-	json       bool
-	timeout    time.Duration
-
-	queues   []string // nil: all
-	endpoint *endpoint
-	rdb      redis.UniversalClient
+	app *App
+	lookFlags
+	queues []string // nil: all
 }
 
 func newStatsCommand(a *App) *cobra.Command {
@@ -47,17 +40,15 @@ func newStatsCommand(a *App) *cobra.Command {
 		Short:   "Show in detail how queues are doing",
 		Long:    statsHelp,
 		Example: statsExample,
-		PreRunE: func(_ *cobra.Command, args []string) error { return c.prepare(args) },
+		PreRunE: func(_ *cobra.Command, args []string) error { return c.prepareArgs(args) },
 		RunE:    func(cmd *cobra.Command, _ []string) error { return c.run(cmd.Context()) },
 	}
 	flags := cmd.Flags()
-	c.connection.add(flags)
-	flags.BoolVar(&c.json, "json", false, "print one JSON object on standard output")
-	flags.DurationVar(&c.timeout, "timeout", 5*time.Second, "how long the whole may take")
+	c.lookFlags.add(flags)
 	return cmd
 }
 
-func (c *statsCommand) prepare(args []string) (err error) {
+func (c *statsCommand) prepareArgs(args []string) error {
 	for i, queue := range args {
 		if err := keys.ValidateName("queue name", queue); err != nil {
 			return err
@@ -69,24 +60,16 @@ func (c *statsCommand) prepare(args []string) (err error) {
 	if len(args) > 0 {
 		c.queues = args
 	}
-	if c.timeout <= 0 {
-		return fmt.Errorf("--timeout %v: want more than 0, as 5s", c.timeout)
-	}
-	if c.endpoint, err = c.connection.parse(); err != nil {
-		return err
-	}
-	c.rdb = c.app.open(c.endpoint, true)
-	return nil
+	return c.lookFlags.prepare(c.app)
 }
 
 func (c *statsCommand) run(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, c.timeout)
 	defer cancel()
-	known, err := lease.Queues(ctx, c.rdb, c.connection.prefix)
+	known, err := c.registered(ctx)
 	if err != nil {
-		return c.endpoint.failed(err)
+		return err
 	}
-	slices.Sort(known)
 	names := c.queues
 	if names == nil {
 		names = known
