@@ -66,6 +66,7 @@ func TestBlackHoleSwallowsBothWays(t *testing.T) {
 	p.BlackHole(true)
 	close(answer)
 	w.expectSilence(t)
+	eventually(t, func() bool { return p.swallowed() == 1 }, "the answer has come into the hole")
 	p.BlackHole(false)
 	w.expectReset(t)
 	<-ended
@@ -85,6 +86,7 @@ func TestBlackHoleAcceptsAndSwallowsUntilSwitchedOff(t *testing.T) {
 	fresh.send(t, "SET "+key+" 2")
 	busy.expectSilence(t)
 	fresh.expectSilence(t)
+	eventually(t, func() bool { return p.swallowed() == 2 }, "both have come into the hole")
 	assert.EqualValues(t, 2, p.Commands(), "what was swallowed does not count")
 
 	p.BlackHole(false)
@@ -130,6 +132,7 @@ func TestBlackHoleHidesTheServersEnd(t *testing.T) {
 	p.BlackHole(true)
 	close(end)
 	w.expectSilence(t)
+	eventually(t, func() bool { return p.swallowed() == 1 }, "the end has come into the hole")
 	p.BlackHole(false)
 	w.expectReset(t)
 }
@@ -182,4 +185,16 @@ func TestChunksAreSentOneByOne(t *testing.T) {
 		require.NoError(t, l.send(&to, make([]byte, 10)))
 		assert.Equal(t, want, to.sizes, "packets of %d", chunk)
 	}
+}
+
+// swallowed is how many connections have lost something to a black hole.
+func (p *Proxy) swallowed() (n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for l := range p.links {
+		if l.lost.Load() {
+			n++
+		}
+	}
+	return n
 }
