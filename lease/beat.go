@@ -180,7 +180,7 @@ type extendAnswer struct {
 func (k *Keeper) try(ctx context.Context, holds []*Hold, extend func(context.Context, time.Duration, []Held) (Extended, error)) extendAnswer {
 	held := make([]Held, len(holds))
 	for i, h := range holds {
-		held[i] = h.held
+		held[i] = h.Held()
 	}
 	got, err := extend(ctx, k.opts.Length, held)
 	return extendAnswer{Extended: got, holds: holds, err: err}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/leaseq/leaseq/internal/script"
@@ -17,23 +18,32 @@ type Removed struct {
 }
 
 // Cancel removes jobs by ID, wherever they are. An ID that no job has gives ErrGone. 1 to 1,000 IDs.
-func (s *Store) Cancel(ctx context.Context, ids []string) ([]Removed, error) {
-	args, err := idArgs("cancel", nil, ids)
+//
+// records, if any are given, are one for each ID: the whole key of an idempotency record that is deleted with the job, or
+// "". It is deleted only where the job is removed by this call. That of a job that is being worked on stays; whatever ends
+// the lease leaves it to its time to live, but for a nack, release or bury that has it attached (see [Attached]).
+func (s *Store) Cancel(ctx context.Context, ids []string, records ...string) ([]Removed, error) {
+	given, items, err := s.recordKeys("cancel", ids, records)
+	if err != nil {
+		return nil, err
+	}
+	args, err := idArgs("cancel", items, ids)
 	if err != nil {
 		return nil, err
 	}
 	read := func(rest string, i int) Removed {
 		switch {
-		case i < len(rest) && rest[i] == 'c':
+		case len(rest) != len(ids):
+		case rest[i] == 'c':
 			return Removed{Cancelled: true}
-		case i < len(rest) && rest[i] == 'p':
+		case rest[i] == 'p':
 			return Removed{Cancelling: true}
-		case i < len(rest) && rest[i] == '0':
+		case rest[i] == '0':
 			return Removed{Err: ErrGone}
 		}
 		return Removed{Err: odd(cancelScript, rest)}
 	}
-	call, err := s.numbered(ctx, "cancel", cancelScript, args)
+	call, err := s.numbered(ctx, "cancel", cancelScript, args, given...)
 	out := make([]Removed, len(ids))
 	if err != nil {
 		items := unknownItems(err, call, len(ids), func(rest string, i int) error { return read(rest, i).Err })
@@ -58,7 +68,7 @@ type Cursor struct {
 // Redrive puts dead jobs back to due by ID, with fresh counters and redrives + 1. Per item: nil, [*LostError] with the
 // place where the job is instead, or ErrGone. 1 to 1,000 IDs.
 func (s *Store) Redrive(ctx context.Context, ids []string) ([]error, error) {
-	return s.byID(ctx, "redrive", redriveScript, []any{0, ""}, ids)
+	return s.byID(ctx, "redrive", redriveScript, []any{0, ""}, ids, nil)
 }
 
 // RedriveNext redrives the up to n jobs (1–1,000) that died first, and moves the cursor on. It returns how many were
@@ -68,11 +78,17 @@ func (s *Store) RedriveNext(ctx context.Context, cursor *Cursor, n int) (int, er
 }
 
 // Purge deletes jobs in due, dead or done by ID, for good. Per item: nil, or ErrGone where the job is not in that place.
-func (s *Store) Purge(ctx context.Context, place Place, ids []string) ([]error, error) {
+// records, if any are given, are one for each ID: the whole key of an idempotency record that is deleted with the job, or
+// "".
+func (s *Store) Purge(ctx context.Context, place Place, ids []string, records ...string) ([]error, error) {
 	if err := purgeable(place); err != nil {
 		return nil, err
 	}
-	return s.byID(ctx, "purge", purgeScript, []any{string(place), 0, ""}, ids)
+	given, items, err := s.recordKeys("purge", ids, records)
+	if err != nil {
+		return nil, err
+	}
+	return s.byID(ctx, "purge", purgeScript, append([]any{string(place), 0, ""}, items...), ids, given)
 }
 
 // PurgeNext deletes the up to n jobs (1–1,000) that were due, died or were done first, as RedriveNext.
@@ -90,7 +106,7 @@ func purgeable(place Place) error {
 	return nil
 }
 
-func (s *Store) byID(ctx context.Context, op string, sc *script.Script, before []any, ids []string) ([]error, error) {
+func (s *Store) byID(ctx context.Context, op string, sc *script.Script, before []any, ids, records []string) ([]error, error) {
 	args, err := idArgs(op, before, ids)
 	if err != nil {
 		return nil, err
@@ -100,14 +116,14 @@ func (s *Store) byID(ctx context.Context, op string, sc *script.Script, before [
 		switch {
 		case err != nil:
 			return err
-		case i >= len(codes):
+		case len(codes) != len(ids):
 			return odd(sc, rest)
 		case codes[i] == 'o':
 			return nil
 		}
 		return lost(sc, codes[i], ids[i])
 	}
-	call, err := s.numbered(ctx, op, sc, args)
+	call, err := s.numbered(ctx, op, sc, args, records...)
 	if err != nil {
 		return unknownItems(err, call, len(ids), read), err
 	}
@@ -140,7 +156,10 @@ func (s *Store) bulk(ctx context.Context, op string, sc *script.Script, before [
 // bulkAnswer reads `bound more codes`.
 func bulkAnswer(sc *script.Script, rest string) (bound string, more bool, codes string, err error) {
 	fields := strings.SplitN(rest, " ", 3)
-	if len(fields) != 3 {
+	if len(fields) != 3 || fields[1] != "0" && fields[1] != "1" || strings.Trim(fields[2], "o01234") != "" {
+		return "", false, "", odd(sc, rest)
+	}
+	if _, err := strconv.ParseInt(fields[0], 10, 64); err != nil { // an empty one would begin anew, without end
 		return "", false, "", odd(sc, rest)
 	}
 	return fields[0], fields[1] == "1", fields[2], nil

@@ -3,6 +3,7 @@ package lease
 import (
 	"context"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -85,48 +86,67 @@ func (s *Store) claimCall(n int, o *ClaimOptions) (*script.Call, error) {
 	}, nil
 }
 
-// highestFence reads the highest fence that a claim's answer gave out.
+// highestFence reads the highest fence that a claim's answer gave out. Of one that is not understood nothing is seen:
+// what it leased goes back with the session's next claim.
 func highestFence(reply []any) int64 {
-	if len(reply) < claimHead {
-		return 0
-	}
-	text, _ := reply[4].(string)
-	first, _ := strconv.ParseInt(text, 10, 64)
-	n, _ := reply[5].(int64)
-	if n == 0 {
+	first, n, ok := checkClaim(reply)
+	if !ok || n == 0 {
 		return 0
 	}
 	return first + n - 1
 }
 
-// claimHead is how many elements of a claim's answer come before the jobs.
-const claimHead = 8
+// claimHead is how many elements of a claim's answer come before the jobs, and claimJob how many each job has.
+const (
+	claimHead = 8
+	claimJob  = 4
+)
+
+// checkClaim reads the first fence and the number of jobs; ok is false for what is no claim's answer, or contradicts itself.
+func checkClaim(reply []any) (first, n int64, ok bool) {
+	if len(reply) < claimHead || reply[0] != "OK" {
+		return 0, 0, false
+	}
+	length, ok1 := reply[1].(int64)
+	_, ok2 := reply[2].(int64)
+	_, ok3 := reply[3].(string)
+	text, ok4 := reply[4].(string)
+	n, ok5 := reply[5].(int64)
+	_, ok6 := reply[6].(int64)
+	_, ok7 := reply[7].(int64)
+	first, err := strconv.ParseInt(text, 10, 64)
+	if !ok1 || !ok2 || !ok3 || !ok4 || !ok5 || !ok6 || !ok7 || err != nil || length <= 0 || first < 0 {
+		return 0, 0, false
+	}
+	if n < 0 || n > MaxBatch || len(reply) != claimHead+claimJob*int(n) || first > math.MaxInt64-n {
+		return 0, 0, false
+	}
+	for _, field := range reply[claimHead:] {
+		if _, ok := field.(string); !ok {
+			return 0, 0, false
+		}
+	}
+	return first, n, true
+}
 
 func claimed(call *script.Call, o *ClaimOptions) (Claimed, error) {
 	if call.Err != nil {
 		return Claimed{}, call.Err
 	}
 	reply := call.Reply
-	if status, _ := reply[0].(string); status == "SHORT" && len(reply) == 2 {
-		ms, _ := reply[1].(int64)
-		return Claimed{}, &ShortLeaseError{Asked: o.Lease, Published: millis(ms)}
+	if len(reply) == 2 && reply[0] == "SHORT" && o != nil {
+		if ms, ok := reply[1].(int64); ok {
+			return Claimed{}, &ShortLeaseError{Asked: o.Lease, Published: millis(ms)}
+		}
 	}
-	if len(reply) < claimHead || (len(reply)-claimHead)%4 != 0 {
-		return Claimed{}, odd(claimScript, reply)
+	first, n, ok := checkClaim(reply)
+	if !ok {
+		return Claimed{}, odd(claimScript, reply[:min(claimHead, len(reply))])
 	}
-	length, ok1 := reply[1].(int64)
-	next, ok2 := reply[2].(int64)
-	held, ok3 := reply[3].(string)
-	firstText, _ := reply[4].(string)
-	first, err := strconv.ParseInt(firstText, 10, 64)
-	missing, ok4 := reply[6].(int64)
-	now, ok5 := reply[7].(int64)
-	if !ok1 || !ok2 || !ok3 || !ok4 || !ok5 || err != nil {
-		return Claimed{}, odd(claimScript, reply[:claimHead])
-	}
+	length, next, missing, now := reply[1].(int64), reply[2].(int64), reply[6].(int64), reply[7].(int64)
 	out := Claimed{
-		Length: millis(length), NextDue: millis(next), Held: held, Missing: int(missing), At: call.SentAt,
-		Jobs: make([]Lease, (len(reply)-claimHead)/4),
+		Length: millis(length), NextDue: millis(next), Held: reply[3].(string), Missing: int(missing), At: call.SentAt,
+		Jobs: make([]Lease, n),
 	}
 	owner := ":" + call.Session + ":" + strconv.FormatUint(call.Number, 10)
 	for i := range out.Jobs {
@@ -136,10 +156,7 @@ func claimed(call *script.Call, o *ClaimOptions) (Claimed, error) {
 			Fence: fence, Token: strconv.FormatInt(fence, 10) + owner,
 			Length: out.Length, Deadline: call.SentAt.Add(out.Length),
 		}
-		fields := reply[claimHead+4*i : claimHead+4*i+4]
-		if !job.read(fields) {
-			return Claimed{}, odd(claimScript, fields)
-		}
+		job.read(reply[claimHead+claimJob*i:])
 		if !job.Due.IsZero() {
 			job.Late = max(time.UnixMilli(now).Sub(job.Due), 0)
 		}
@@ -147,14 +164,11 @@ func claimed(call *script.Call, o *ClaimOptions) (Claimed, error) {
 	return out, nil
 }
 
-func (l *Lease) read(fields []any) bool {
-	id, ok1 := fields[0].(string)
-	record, ok2 := fields[1].(string)
-	due, ok3 := fields[2].(string)
-	counts, ok4 := fields[3].(string)
-	l.ID, l.Record, l.due, l.Due = id, []byte(record), due, dueTime(due)
-	l.Failures, l.Expiries, l.Redrives, l.MaxRetries, l.MaxExpiries = readCounts(counts)
-	return ok1 && ok2 && ok3 && ok4
+// read reads the fields of a job, which are known to be strings.
+func (l *Lease) read(fields []any) {
+	l.ID, l.Record, l.due = fields[0].(string), []byte(fields[1].(string)), fields[2].(string)
+	l.Due = dueTime(l.due)
+	l.Failures, l.Expiries, l.Redrives, l.MaxRetries, l.MaxExpiries = readCounts(fields[3].(string))
 }
 
 // dueTime reads a score of due. Scores that are no time (infinities, by somebody's hand) become the zero time.

@@ -3,6 +3,8 @@ package lease
 import (
 	"context"
 	"fmt"
+	"strconv"
+	"strings"
 
 	"github.com/leaseq/leaseq/internal/keys"
 	"github.com/leaseq/leaseq/internal/script"
@@ -39,11 +41,17 @@ func (s *Store) DeleteNext(ctx context.Context, n int, running Running) (Deleted
 	if err != nil {
 		return Deleted{}, err
 	}
-	var out Deleted
-	if _, err := fmt.Sscanf(call.Rest, "%d %d %d %d", &out.Jobs, &out.Ended, &out.Processing, &out.Left); err != nil {
-		return Deleted{}, odd(deleteScript, call.Rest)
+	fields := strings.Split(call.Rest, " ")
+	var numbers [4]int64
+	for i := range numbers {
+		if len(fields) == len(numbers) {
+			numbers[i], err = strconv.ParseInt(fields[i], 10, 64)
+		}
+		if len(fields) != len(numbers) || err != nil || numbers[i] < 0 {
+			return Deleted{}, odd(deleteScript, call.Rest)
+		}
 	}
-	return out, nil
+	return Deleted{Jobs: int(numbers[0]), Ended: int(numbers[1]), Processing: numbers[2], Left: numbers[3]}, nil
 }
 
 // Erase deletes all keys of the partition but for idempotency records, in one step, unless a job is in any place: left

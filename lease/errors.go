@@ -20,6 +20,9 @@ var ErrGone error = goneError{}
 // whatever settles it removes it.
 var ErrCancelled = errors.New("the job was cancelled: whatever settles it removes it")
 
+// ErrRecord is what every [*RecordError] is by errors.Is.
+var ErrRecord = errors.New("the attached record has another owner, or is gone: neither it nor the job was changed")
+
 // ErrDuplicate is what every [*DuplicateError] is by errors.Is.
 var ErrDuplicate = errors.New("a job with this ID exists already")
 
@@ -43,6 +46,20 @@ func (e *LostError) Error() string {
 
 // Is makes errors.Is(err, ErrLost) true.
 func (e *LostError) Is(target error) bool { return target == ErrLost }
+
+// A RecordError refuses an ack: the record that was attached to it has another owner, or is gone. The lease goes on as it
+// was, and can be settled otherwise.
+type RecordError struct {
+	ID  string // of the job
+	Key string // of the record
+}
+
+func (e *RecordError) Error() string {
+	return fmt.Sprintf("job %s is not acked: its record %q has another owner, or is gone", e.ID, e.Key)
+}
+
+// Is makes errors.Is(err, ErrRecord) true.
+func (e *RecordError) Is(target error) bool { return target == ErrRecord }
 
 // A DuplicateError refuses an enqueue: a job with this ID exists, and was left as it is.
 type DuplicateError struct {

@@ -57,7 +57,7 @@ func (s *Store) expireBy(ctx context.Context, send func(context.Context, ...*scr
 
 // integers reads what follows the status of an answer of n elements.
 func integers(reply []any, n int) ([]int64, bool) {
-	if len(reply) != n {
+	if len(reply) != n || reply[0] != "OK" {
 		return nil, false
 	}
 	out := make([]int64, n-1)

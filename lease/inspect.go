@@ -35,7 +35,7 @@ func (s *Store) Stats(ctx context.Context) (Stats, error) {
 	}
 	n, ok := integers(req.Reply[:12], 12)
 	pairs, ok2 := req.Reply[12].([]any)
-	if !ok || !ok2 {
+	if !ok || !ok2 || len(pairs)%2 != 0 {
 		return Stats{}, odd(statsScript, req.Reply)
 	}
 	out := Stats{
@@ -43,8 +43,11 @@ func (s *Store) Stats(ctx context.Context) (Stats, error) {
 		OldestDue: millis(n[8]), NextExpiry: millis(n[9]), SinceSweep: millis(n[10]), Counters: map[string]int64{},
 	}
 	for i := 0; i+1 < len(pairs); i += 2 {
-		name, _ := pairs[i].(string)
-		text, _ := pairs[i+1].(string)
+		name, isName := pairs[i].(string)
+		text, isText := pairs[i+1].(string)
+		if !isName || !isText {
+			return Stats{}, odd(statsScript, req.Reply)
+		}
 		out.Counters[name], _ = strconv.ParseInt(text, 10, 64)
 	}
 	return out, nil
@@ -117,22 +120,30 @@ func (s *Store) inspectSome(ctx context.Context, ids []string, head int) ([]Info
 	if n < 1 || n > len(ids) || len(req.Reply) != 2+7*n {
 		return nil, odd(inspectScript, len(req.Reply))
 	}
-	now, _ := req.Reply[1].(int64)
+	now, ok := req.Reply[1].(int64)
+	if !ok || req.Status() != "OK" {
+		return nil, odd(inspectScript, req.Reply[:2])
+	}
 	out := make([]Info, n)
 	for i := range out {
 		var field [7]string
 		for j := range field {
-			field[j], _ = req.Reply[2+7*i+j].(string)
+			if field[j], ok = req.Reply[2+7*i+j].(string); !ok {
+				return nil, odd(inspectScript, req.Reply[2+7*i+j])
+			}
 		}
-		out[i] = readInfo(ids[i], now, field)
+		if out[i], ok = readInfo(ids[i], now, field); !ok {
+			return nil, odd(inspectScript, field[0])
+		}
 	}
 	return out, nil
 }
 
-func readInfo(id string, now int64, field [7]string) Info {
-	info := Info{ID: id, Record: []byte(field[2]), Holder: field[6]}
-	if field[0] != "" {
-		info.Place, _ = placeOf(field[0][0])
+// readInfo reads what is told of one job; false where its place is none that is known.
+func readInfo(id string, now int64, field [7]string) (info Info, ok bool) {
+	info = Info{ID: id, Record: []byte(field[2]), Holder: field[6]}
+	if len(field[0]) == 1 {
+		info.Place, ok = placeOf(field[0][0])
 	}
 	if info.At = dueTime(field[1]); !info.At.IsZero() {
 		info.In = millis(info.At.UnixMilli() - now)
@@ -143,7 +154,7 @@ func readInfo(id string, now int64, field [7]string) Info {
 	info.Cancelling = marked
 	fence, _, _ := strings.Cut(token, ":")
 	info.Fence, _ = strconv.ParseInt(fence, 10, 64)
-	return info
+	return info, ok
 }
 
 func readFailures(text string) (list []Failure, stack string) {

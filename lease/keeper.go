@@ -3,6 +3,7 @@ package lease
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync"
 	"sync/atomic"
@@ -63,6 +64,7 @@ type Hold struct {
 
 	mu       sync.Mutex
 	deadline time.Time
+	attached *Attached
 	state    HoldState
 	stopped  bool // not extended any more
 	done     bool // settled, or about to be: what an extend says of it now means nothing
@@ -215,6 +217,37 @@ func (h *Hold) Extended(deadline time.Time) {
 	if deadline.After(h.deadline) {
 		h.deadline = deadline
 	}
+}
+
+// Attach has every beat from now on carry a record on the lease, in place of the one before; nil ends that. It is checked
+// here, and an error leaves what was attached before. The keeper takes a copy. A beat that is under way may still carry
+// what was attached when it was sent, and may run late: what that does to a record depends on its owner.
+func (h *Hold) Attach(a *Attached) error {
+	if a != nil {
+		if err := a.check(h.keeper.store); err != nil {
+			return fmt.Errorf("job %s: %w", h.held.ID, err)
+		}
+		if size := a.Size(); size > maxBeatRecord {
+			return &TooLargeError{What: "a record that rides on the keeper's beats", Size: size, Limit: maxBeatRecord}
+		}
+	}
+	a = a.clone()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.attached = a
+	return nil
+}
+
+// maxBeatRecord is how many bytes of fields a beat carries of one record: what 1,000 of them have stays below MaxBytes.
+const maxBeatRecord = MaxBytes / MaxBatch
+
+// Held names the lease, with what is attached to it at the moment: what an Extend by hand takes.
+func (h *Hold) Held() Held {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	one := h.held
+	one.Attached = h.attached
+	return one
 }
 
 // answer notes what an extend said of this lease.

@@ -101,6 +101,10 @@ func (w *world) claimed(a answered, n int, o *ClaimOptions, got Claimed, short e
 	if count > 0 {
 		require.Greater(w.t, first, w.before)
 		require.True(w.t, first/1000 == a.When || first == fence+1, "fence %d after %d, at %d ms", first, fence, a.When)
+		require.GreaterOrEqual(w.t, first, 1000*a.When, "no fence is behind the clock")
+		if first != fence+1 { // it is the claim's own time, in microseconds
+			require.Equal(w.t, (first+999)/1000+want.Lease, expiry, "a lease is rounded up")
+		}
 	}
 	for i, l := range got.Jobs {
 		j := w.Jobs[l.ID]
@@ -140,6 +144,7 @@ func (w *world) drawVerdicts() ([]Verdict, []model.Verdict) {
 			require.NoError(w.t, err)
 		}
 		v.Delay, v.Reason, v.Stack, v.Newer = time.Duration(one.Delay)*time.Millisecond, one.Reason, one.Stack, one.Newer
+		v.Attached, one.Attached = w.drawAttached(l)
 		verdicts, same = append(verdicts, v), append(same, one)
 	}
 	return verdicts, same
@@ -158,8 +163,11 @@ func (w *world) settled(a answered, verdicts []Verdict, same []model.Verdict, go
 	require.Equal(w.t, codes, a.Rest)
 	for i, code := range codes {
 		want := map[rune]Settled{'o': {}, 'd': {Place: Due}, 'x': {Place: Dead}, 'c': {Cancelled: true}}[code]
-		if code >= '0' && code <= '4' {
+		switch {
+		case code >= '0' && code <= '4':
 			want.Err = refusal(verdicts[i].ID, byte(code))
+		case code == 'r':
+			want.Err = &RecordError{ID: verdicts[i].ID, Key: verdicts[i].Attached.Key}
 		}
 		require.Equal(w.t, want, got[i])
 	}
@@ -205,13 +213,19 @@ func (w *world) extend() {
 	var same []model.Held
 	for range draw(w, aFew, "leases") {
 		l := w.lease()
-		leases, same = append(leases, held(l)), append(same, model.Held{ID: l.ID, Token: l.Token})
+		one, alike := held(l), model.Held{ID: l.ID, Token: l.Token}
+		if one.Attached, alike.Attached = w.drawAttached(l); one.Attached != nil && draw(w, rapid.Bool(), "expiry") {
+			one.Attached.Expiry, alike.Attached.Expiry = "expiry", "expiry"
+		}
+		leases, same = append(leases, one), append(same, alike)
 	}
 	length := draw(w, rapid.SampledFrom([]time.Duration{0, time.Second, time.Hour}), "length")
 	from := w.time()
 	got, err := w.stores[0].Extend(w.ctx, length, leases)
 	require.NoError(w.t, err)
-	for i, code := range w.Extend(from, w.time(), length.Milliseconds(), same) {
+	codes := w.Extend(from, w.time(), length.Milliseconds(), same)
+	w.learn()
+	for i, code := range codes {
 		switch code {
 		case 'o':
 			require.NoError(w.t, got.Results[i])

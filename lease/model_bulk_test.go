@@ -83,10 +83,11 @@ func ownScript(name string) *script.Script {
 
 func (w *world) cancel() {
 	ids := draw(w, someIDs, "ids")
+	records, names := w.drawRecords(ids)
 	var got []Removed
 	store := w.store()
-	done := w.call(1, func() (err error) { got, err = store.Cancel(w.ctx, ids); return err })
-	codes := w.Cancel(ids)
+	done := w.call(1, func() (err error) { got, err = store.Cancel(w.ctx, ids, records...); return err })
+	codes := w.Cancel(ids, names...)
 	require.Equal(w.t, codes, done[0].Rest)
 	for i, code := range codes {
 		require.Equal(w.t, map[rune]Removed{'c': {Cancelled: true}, 'p': {Cancelling: true}, '0': {Err: ErrGone}}[code], got[i])
@@ -102,9 +103,10 @@ func (w *world) redrive() {
 
 func (w *world) purge() {
 	place, ids := draw(w, rapid.SampledFrom([]Place{Due, Dead, Done}), "place"), draw(w, someIDs, "ids")
+	records, names := w.drawRecords(ids)
 	var got []error
-	done := w.call(1, func() (err error) { got, err = w.stores[0].Purge(w.ctx, place, ids); return err })
-	w.byID(done[0], w.Purge(done[0].When, string(place), ids), ids, got)
+	done := w.call(1, func() (err error) { got, err = w.stores[0].Purge(w.ctx, place, ids, records...); return err })
+	w.byID(done[0], w.Purge(done[0].When, string(place), ids, names...), ids, got)
 }
 
 func (w *world) byID(a answered, what string, ids []string, got []error) {

@@ -59,8 +59,13 @@ func (w *world) open(s *rawSession) {
 
 // send makes the next call of a session, and returns what its record tells of it.
 func (w *world) send(s *rawSession, sc *script.Script, args ...any) (*script.Request, answered) {
+	return w.sendWith(s, sc, nil, args...)
+}
+
+// sendWith is send with records.
+func (w *world) sendWith(s *rawSession, sc *script.Script, records []string, args ...any) (*script.Request, answered) {
 	s.number++
-	req := &script.Request{Script: sc, Args: append([]any{s.name, s.number}, args...)}
+	req := &script.Request{Script: sc, Args: append([]any{s.name, s.number}, args...), Records: records}
 	done := w.call(1, func() error { w.b.runner.Send(w.ctx, req); return req.Err })
 	require.Equal(w.t, s.name, done[0].session)
 	s.sent = append(s.sent, req)
@@ -106,7 +111,7 @@ func (w *world) rawCall() {
 		verdicts, same := w.drawVerdicts()
 		call, err := w.b.settleCall(verdicts)
 		require.NoError(w.t, err)
-		_, a := w.send(s, settleScript, call.Args...)
+		_, a := w.sendWith(s, settleScript, call.Records, call.Args...)
 		require.Equal(w.t, w.Settle(a.When, same), a.Rest)
 	case 1:
 		ids := draw(w, someIDs, "ids")
@@ -138,7 +143,7 @@ func (w *world) rawRepeat() {
 		return
 	}
 	at := draw(w, rapid.IntRange(0, len(s.sent)-1), "which")
-	again := &script.Request{Script: s.sent[at].Script, Args: slices.Clone(s.sent[at].Args)}
+	again := &script.Request{Script: s.sent[at].Script, Args: slices.Clone(s.sent[at].Args), Records: s.sent[at].Records}
 	w.b.runner.Send(w.ctx, again)
 	require.NoError(w.t, again.Err)
 	if again.Args[1] == any(s.number) {

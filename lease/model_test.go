@@ -59,7 +59,7 @@ func TestAnyOrderOfCallsLeavesWhatTheModelSays(t *testing.T) {
 				"publish": w.step(w.publish), "drain wake": w.step(w.drainWake), "pass on": w.step(w.passOn),
 				"lose a record": w.step(w.loseRecord), "forget sessions": w.step(w.forgetSessions),
 				"lossy claim": w.step(w.lossyClaim), "raw call": w.step(w.rawCall), "raw repeat": w.step(w.rawRepeat),
-				"raw seal": w.step(w.rawSeal), "raw stranger": w.step(w.rawStranger),
+				"raw seal": w.step(w.rawSeal), "raw stranger": w.step(w.rawStranger), "begin a record": w.step(w.beginRecord),
 				"": func(rt *rapid.T) { w.compare(rt) },
 			})
 		})
@@ -88,6 +88,9 @@ func (w *world) end(t *testing.T) {
 	all := make([]string, len(keys.Names))
 	for i, name := range keys.Names {
 		all[i] = w.b.key(name)
+	}
+	for _, name := range recordNames() {
+		all = append(all, w.b.recordKey(name))
 	}
 	require.NoError(t, w.b.rdb.Del(context.Background(), all...).Err())
 }
@@ -118,7 +121,9 @@ var (
 
 // compare asserts that Redis holds what the model says.
 func (w *world) compare(t *rapid.T) {
-	if bad := w.Compare(w.b.picture(w.ctx, t)); len(bad) > 0 {
+	got := w.b.picture(w.ctx, t)
+	got.Kept = w.b.allKept(w.ctx, t)
+	if bad := w.Compare(got); len(bad) > 0 {
 		t.Fatalf("model and Redis differ:\n%s", strings.Join(bad, "\n"))
 	}
 }

@@ -35,6 +35,8 @@ type Verdict struct {
 	Newer  bool          // Release: counts it as a record that a newer version wrote
 	Reason string        // Nack, Bury: one line of valid UTF-8, at most 512 bytes
 	Stack  string        // Nack, Bury: kept only if the job goes to dead, at most 4 KiB
+
+	Attached *Attached // a record that is changed in the same step; nil: none
 }
 
 // KeepDue makes a release put the job back at the due time it had, its place in the queue.
@@ -44,11 +46,12 @@ func (v *Verdict) KeepDue(l *Lease) { v.KeepAt = l.due }
 type Settled struct {
 	Place     Place // Nowhere (acked), Due or Dead
 	Cancelled bool  // the job had been cancelled, and is removed
-	Err       error // [*LostError], ErrGone, or [*UnknownError]: the lease was not ended by this call
+	Err       error // [*LostError], ErrGone, [*RecordError] or [*UnknownError]: the lease was not ended by this call
 }
 
 // Settle ends leases, acks, nacks, releases and buries mixed, in one call. A verdict on a lease that is not its
-// holder's any more is refused (ErrLost by errors.Is) and changes nothing. 1 to 1,000 verdicts.
+// holder's any more is refused (ErrLost by errors.Is) and changes nothing, and so is an ack whose attached record is not
+// its owner's ([ErrRecord]). 1 to 1,000 verdicts; the attached records of more than one hold at most 4 MiB together.
 func (s *Store) Settle(ctx context.Context, verdicts []Verdict) ([]Settled, error) {
 	call, err := s.settleCall(verdicts)
 	if err != nil {
@@ -87,8 +90,13 @@ func (s *Store) settleCall(verdicts []Verdict) (*script.Call, error) {
 	if err := checkBatch("settle", len(verdicts)); err != nil {
 		return nil, err
 	}
-	args := make([]any, 1, 1+3*len(verdicts))
+	records, err := s.settleRecords(verdicts)
+	if err != nil {
+		return nil, err
+	}
+	args := make([]any, 1, 1+len(records.args)+3*len(verdicts))
 	args[0] = s.stub
+	args = append(args, records.args...)
 	for i := range verdicts {
 		v := &verdicts[i]
 		if err := v.check(); err != nil {
@@ -109,7 +117,25 @@ func (s *Store) settleCall(verdicts []Verdict) (*script.Call, error) {
 			args = append(args, v.Reason, v.Stack)
 		}
 	}
-	return &script.Call{Op: "settle", Script: settleScript, Args: args}, nil
+	return &script.Call{Op: "settle", Script: settleScript, Args: args, Records: records.keys}, nil
+}
+
+// settleRecords gathers the records that verdicts attach. That of a job's own effects is marked.
+func (s *Store) settleRecords(verdicts []Verdict) (all attachments, err error) {
+	for i := range verdicts {
+		v := &verdicts[i]
+		if v.Attached == nil {
+			continue
+		}
+		mark := ""
+		if v.Attached.Key == s.keys.Once(v.ID) {
+			mark = "own"
+		}
+		if err := all.add(s, i, v.Attached, mark); err != nil {
+			return attachments{}, fmt.Errorf("settle %s: %w", v.ID, err)
+		}
+	}
+	return all, all.check()
 }
 
 // check refuses what the script could not store as it is: it must not stop halfway through a batch.
@@ -144,7 +170,7 @@ func settled(call *script.Call, err error, verdicts []Verdict) ([]Settled, error
 	out := make([]Settled, len(verdicts))
 	if err != nil {
 		items := unknownItems(err, call, len(verdicts), func(rest string, i int) error {
-			return readSettled(rest, i, verdicts[i].ID).Err
+			return readSettled(rest, i, &verdicts[i]).Err
 		})
 		if items == nil {
 			return nil, err
@@ -158,12 +184,12 @@ func settled(call *script.Call, err error, verdicts []Verdict) ([]Settled, error
 		return nil, odd(settleScript, call.Rest)
 	}
 	for i := range out {
-		out[i] = readSettled(call.Rest, i, verdicts[i].ID)
+		out[i] = readSettled(call.Rest, i, &verdicts[i])
 	}
 	return out, nil
 }
 
-func readSettled(rest string, i int, id string) Settled {
+func readSettled(rest string, i int, v *Verdict) Settled {
 	if i >= len(rest) {
 		return Settled{Err: odd(settleScript, rest)}
 	}
@@ -176,8 +202,12 @@ func readSettled(rest string, i int, id string) Settled {
 		return Settled{Place: Dead}
 	case 'c':
 		return Settled{Cancelled: true}
+	case 'r':
+		if v.Attached != nil {
+			return Settled{Err: &RecordError{ID: v.ID, Key: v.Attached.Key}}
+		}
 	}
-	return Settled{Err: lost(settleScript, rest[i], id)}
+	return Settled{Err: lost(settleScript, rest[i], v.ID)}
 }
 
 // lost reads the code of a lease that is not the caller's.

@@ -5,11 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"os"
-	"strings"
 	"sync/atomic"
 	"time"
-	"unicode/utf8"
 
 	"github.com/redis/go-redis/v9"
 
@@ -22,7 +19,6 @@ const (
 	DefaultBatch = 256     // items
 	MaxBatch     = 1000    // items; more are refused
 	MaxBytes     = 4 << 20 // bytes of records in one enqueue or claim; one job may exceed it
-	maxHolder    = 64      // bytes of a holder's readable name
 	maxReason    = 512     // bytes of a failure's reason
 	maxStack     = 4 << 10 // bytes of a kept stack
 )
@@ -64,6 +60,7 @@ type Store struct {
 	runner   *script.Runner
 	sessions *script.Sessions
 	stub     []byte
+	left     leavings
 
 	registers atomic.Int64 // tries of Register
 }
@@ -100,60 +97,25 @@ func NewStore(rdb redis.UniversalClient, queue string, o *StoreOptions) (*Store,
 }
 
 // ValidateClient reports whether a client is one to work with: not nil, and, of the kinds that tell, with a ReadTimeout.
-// Without one a connection that has died without a word is waited for without end, and nothing could ever be closed.
-func ValidateClient(rdb redis.UniversalClient) error {
-	missing, timeout := rdb == nil, time.Second
-	switch c := rdb.(type) {
-	case *redis.Client:
-		if missing = c == nil; !missing {
-			timeout = c.Options().ReadTimeout
-		}
-	case *redis.ClusterClient:
-		if missing = c == nil; !missing {
-			timeout = c.Options().ReadTimeout
-		}
-	}
-	if missing {
-		return errors.New("the Redis client is nil: want one made by redis.NewClient, NewFailoverClient or NewClusterClient")
-	}
-	if timeout <= 0 {
-		return errors.New("the Redis client's ReadTimeout is switched off: want one, as the default of 3s; it bounds how long a dead connection is waited for")
-	}
-	return nil
-}
+func ValidateClient(rdb redis.UniversalClient) error { return script.ValidateClient(rdb) }
 
 // DefaultHolder is <host>/<pid>, cut to 64 bytes.
-func DefaultHolder() string {
-	host, err := os.Hostname()
-	if err != nil {
-		host = "unknown"
-	}
-	pid := fmt.Sprintf("/%d", os.Getpid())
-	host = strings.ToValidUTF8(host, "?")
-	for len(host)+len(pid) > maxHolder {
-		_, size := utf8.DecodeLastRuneInString(host)
-		host = host[:len(host)-size]
-	}
-	return host + pid
-}
+func DefaultHolder() string { return script.DefaultHolder() }
 
 // ValidateHolder reports whether a readable name of a process is 1–64 bytes of valid UTF-8 without control characters.
-func ValidateHolder(holder string) error {
-	switch {
-	case holder == "" || len(holder) > maxHolder:
-		return fmt.Errorf("holder has %d bytes: want 1 to %d", len(holder), maxHolder)
-	case !utf8.ValidString(holder) || strings.ContainsFunc(holder, func(r rune) bool { return r < ' ' || r == 0x7f }):
-		return fmt.Errorf("holder %q: want valid UTF-8 without control characters", holder)
-	}
-	return nil
-}
+func ValidateHolder(holder string) error { return script.ValidateHolder(holder) }
 
 // Close waits for calls that are still to have their outcome, until ctx ends, and closes the sessions in Redis. A try
-// that is on the wire when ctx ends is waited for as long as the client itself waits for it (its ReadTimeout). Jobs that
-// are held stay leased until their leases run out. Afterwards what changes jobs returns ErrClosed: Enqueue, Claim,
-// Settle, Exchange, Cancel, Redrive, Purge. What is safe to run twice (Extend, Expire, Publish, Wake) and what only reads
-// still works.
-func (s *Store) Close(ctx context.Context) error { return s.sessions.Close(ctx) }
+// that is on the wire when ctx ends, or that its caller has left, is waited for as long as the client itself waits for it
+// (its ReadTimeout): nothing of it comes after Close. Jobs that are held stay leased until their leases run out. Afterwards
+// what changes jobs returns ErrClosed: Enqueue, Claim, Settle, Exchange, Cancel, Redrive, Purge. What is safe to run twice
+// (Extend, Expire, Publish, Wake) and what only reads still works; when its ctx ends, it returns once its try has ended.
+func (s *Store) Close(ctx context.Context) error {
+	s.left.close()
+	err := s.sessions.Close(ctx)
+	s.left.await()
+	return err
+}
 
 // Queue returns the queue's name.
 func (s *Store) Queue() string { return s.keys.Queue() }
@@ -202,8 +164,8 @@ func validNames(all []string) []string {
 }
 
 // numbered runs one numbered call and returns its stored answer.
-func (s *Store) numbered(ctx context.Context, op string, sc *script.Script, args []any) (*script.Call, error) {
-	call := &script.Call{Op: op, Script: sc, Args: args}
+func (s *Store) numbered(ctx context.Context, op string, sc *script.Script, args []any, records ...string) (*script.Call, error) {
+	call := &script.Call{Op: op, Script: sc, Args: args, Records: records}
 	if err := s.sessions.Do(ctx, call); err != nil {
 		return call, err
 	}

@@ -59,7 +59,7 @@ func NewWaiter(store *Store, fallback time.Duration, logger *slog.Logger) (*Wait
 		return nil, fmt.Errorf("waiter: a fallback of %v: want a millisecond or more", fallback)
 	}
 	w := &Waiter{
-		store: store, client: blocking(store.rdb, fallback), fallback: fallback, logger: callback.Logger(logger),
+		store: store, client: blocking(store.runner.Link(), fallback), fallback: fallback, logger: callback.Logger(logger),
 		c: make(chan bool), arm: make(chan struct{}, 1), ended: make(chan struct{}),
 	}
 	w.closing, w.close = context.WithCancel(context.Background())
@@ -67,8 +67,8 @@ func NewWaiter(store *Store, fallback time.Duration, logger *slog.Logger) (*Wait
 }
 
 // blocking makes a client with one connection.
-func blocking(rdb redis.UniversalClient, fallback time.Duration) redis.UniversalClient {
-	return script.OwnClient(rdb, 1, func(t *script.Tuning) {
+func blocking(link *Link, fallback time.Duration) redis.UniversalClient {
+	return link.OwnClient(1, func(t *script.Tuning) {
 		t.ReadTimeout = fallback + 2*time.Second // an idle server lets BLPOP end up to 100 ms late
 	})
 }
@@ -143,6 +143,7 @@ func (w *Waiter) pop() (took bool, err error) {
 	if err == redis.Nil {
 		return false, nil
 	}
+	script.Reload(w.client, err)
 	return err == nil, err
 }
 

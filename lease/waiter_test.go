@@ -1,6 +1,7 @@
 package lease
 
 import (
+	"context"
 	"strconv"
 	"strings"
 	"testing"
@@ -151,11 +152,32 @@ func TestCloseEndsTheBlockingConnectionAndPassesOnWhatWasTaken(t *testing.T) {
 	w.Close()
 
 	w = waits(t, b.Store, time.Minute) // takes it, and nobody receives it: a listener that is busy
+	answered := make(answers, 1)
+	w.client.AddHook(answered)
 	defer w.Listen()()
 	w.Arm()
-	require.Eventually(t, func() bool { return b.listLen(t) == 0 }, patience, pollEvery)
+	<-answered // that the list is empty does not say that the answer has come
 	w.Close()
 	assert.EqualValues(t, 1, b.listLen(t))
+}
+
+// answers tells of each command that was answered.
+type answers chan string
+
+func (answers) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (a answers) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		err := next(ctx, cmd)
+		if err == nil {
+			a <- cmd.Name()
+		}
+		return err
+	}
+}
+
+func (answers) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
 }
 
 func TestTheBlockingConnectionIsNoneOfTheUsers(t *testing.T) {

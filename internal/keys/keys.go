@@ -35,6 +35,7 @@ var Names = []string{
 // A Partition builds the keys of one partition of one queue.
 type Partition struct {
 	prefix, queue string
+	base          string // what all keys begin with: prefix, version and tag
 	byName        map[string]string
 }
 
@@ -55,8 +56,9 @@ func New(prefix, queue string, partition int) (*Partition, error) {
 		tag += "#" + strconv.Itoa(partition)
 	}
 	p := &Partition{prefix: prefix, queue: queue, byName: make(map[string]string, len(Names))}
+	p.base = prefix + ":" + Version + ":{" + tag + "}:"
 	for _, name := range Names {
-		p.byName[name] = prefix + ":" + Version + ":{" + tag + "}:" + name
+		p.byName[name] = p.base + name
 	}
 	return p, nil
 }

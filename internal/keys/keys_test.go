@@ -83,16 +83,39 @@ func TestAllKeysOfAQueueAreInOneSlotAndNoTwoQueuesShareAKey(t *testing.T) {
 	}
 }
 
-func FuzzValidateName(f *testing.F) {
-	f.Add("orders")
-	f.Add("{q}")
-	f.Add("a#1")
-	f.Fuzz(func(t *testing.T, name string) {
-		p, err := keys.New("leaseq", name, 0)
+// FuzzNames: a name is refused, or its keys have one hash tag, are told back into what they were made of, and belong to
+// no other queue, prefix or partition.
+func FuzzNames(f *testing.F) {
+	f.Add("leaseq", "orders", 0)
+	f.Add("leaseq", "{q}", 1)
+	f.Add("a:v1:{b}", "a#1", 2)
+	f.Add("a:v1", "a:v1:", 2147483647)
+	f.Add("-", "}:due", -1)
+	f.Add("größe", "orders\x00", 3)
+	f.Fuzz(func(t *testing.T, prefix, queue string, part int) {
+		p, err := keys.New(prefix, queue, part)
+		valid := part >= 0 && keys.ValidateName("", prefix) == nil && keys.ValidateName("", queue) == nil
+		require.Equal(t, valid, err == nil)
 		if err != nil {
 			return
 		}
-		require.Equal(t, 1, strings.Count(p.Key("due"), "{"))
-		require.Equal(t, 1, strings.Count(p.Key("due"), "}"))
+		pattern := keys.Pattern(prefix, queue)
+		require.False(t, strings.ContainsAny(strings.TrimSuffix(pattern, "[}#]*"), `*?[]\^`), pattern)
+		for i, key := range p.All() {
+			require.Equal(t, 1, strings.Count(key, "{"))
+			require.Equal(t, 1, strings.Count(key, "}"))
+			require.True(t, strings.HasPrefix(key, strings.TrimSuffix(pattern, "[}#]*")), key)
+			gotPart, name, ok := keys.Split(prefix, queue, key)
+			require.True(t, ok, key)
+			require.Equal(t, part, gotPart)
+			require.Equal(t, keys.Names[i], name)
+			for _, other := range []string{queue + "a", queue[:len(queue)-1], "a" + queue} {
+				_, _, ok := keys.Split(prefix, other, key)
+				require.False(t, ok, "%s is no key of %s", key, other)
+			}
+			_, _, ok = keys.Split(prefix+"a", queue, key)
+			require.False(t, ok)
+			require.NotEqual(t, keys.Registry(prefix), key)
+		}
 	})
 }

@@ -29,15 +29,7 @@ func Split(prefix, queue, key string) (partition int, name string, ok bool) {
 	return partition, name, true
 }
 
-// recordNames are how the names of idempotency records begin.
-var recordNames = []string{"guard:", "once:"}
-
 // IsRecord reports whether a name without prefix and tag is that of an idempotency record.
 func IsRecord(name string) bool {
-	for _, begin := range recordNames {
-		if strings.HasPrefix(name, begin) {
-			return true
-		}
-	}
-	return false
+	return strings.HasPrefix(name, guardName) || strings.HasPrefix(name, onceName)
 }

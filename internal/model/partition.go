@@ -57,7 +57,8 @@ type Partition struct {
 	Jobs     map[string]*Job
 	Stats    map[string]int
 	Sessions map[string]Session
-	Holders  map[string]string // by session
+	Records  map[string]*Record // by name
+	Holders  map[string]string  // by session
 	Policy   Policy
 	Fence    int64
 	Wake     bool
@@ -72,7 +73,8 @@ type Partition struct {
 func NewPartition(stub string) *Partition {
 	return &Partition{
 		Jobs: map[string]*Job{}, Stats: map[string]int{}, Sessions: map[string]Session{}, Holders: map[string]string{}, Stub: stub,
-		Policy: Policy{Lease: 15_000, MaxRetries: 20, MaxExpiries: 5},
+		Records: map[string]*Record{},
+		Policy:  Policy{Lease: 15_000, MaxRetries: 20, MaxExpiries: 5},
 	}
 }
 

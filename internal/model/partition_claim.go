@@ -134,7 +134,10 @@ func (p *Partition) noRecord(id string, now int64) {
 }
 
 // A Held names a lease.
-type Held struct{ ID, Token string }
+type Held struct {
+	ID, Token string
+	Attached  *Attached
+}
 
 // Extend moves leases' expiries. length is in ms, 0 the published one; the call ran from one of the times to the other.
 func (p *Partition) Extend(from, to, length int64, held []Held) (codes string) {
@@ -153,6 +156,7 @@ func (p *Partition) Extend(from, to, length int64, held []Held) (codes string) {
 		default:
 			out.WriteByte('o')
 			j.Score = Time{At: max(j.Score.At, from+length), To: max(j.Score.To, to+length+1)}
+			p.follow(one.Attached, one.ID)
 		}
 	}
 	return out.String()

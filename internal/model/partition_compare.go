@@ -12,6 +12,7 @@ import (
 type Picture struct {
 	Scores map[string]map[string]int64  // by place
 	Hashes map[string]map[string]string // jobs, leases, counts, errors, sessions, holders, sweep, stats
+	Kept   map[string]map[string]string // records, by name
 	Wake   int64                        // elements
 	Fence  int64
 }
@@ -24,6 +25,13 @@ func (p *Partition) Compare(got *Picture) []string {
 		if !maps.Equal(want[name], got.Hashes[name]) {
 			bad = append(bad, fmt.Sprintf("%s: the model has %q, Redis %q", name, want[name], got.Hashes[name]))
 		}
+	}
+	kept := map[string]map[string]string{}
+	for name, r := range p.Records {
+		kept[name] = r.Fields
+	}
+	if !maps.EqualFunc(kept, got.Kept, maps.Equal) {
+		bad = append(bad, fmt.Sprintf("records: the model has %q, Redis %q", kept, got.Kept))
 	}
 	for _, place := range []string{Due, Processing, Dead, Done} {
 		bad = append(bad, p.compareScores(place, got.Scores[place])...)

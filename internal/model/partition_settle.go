@@ -14,6 +14,7 @@ type Verdict struct {
 	KeepAt        int64
 	Newer         bool
 	Reason, Stack string
+	Attached      *Attached
 }
 
 // Settle ends leases; a lease that is not the caller's is left alone.
@@ -34,6 +35,11 @@ func (p *Partition) Settle(now int64, verdicts []Verdict) (codes string) {
 		if j == nil || j.Place != Processing || j.Token != v.Token {
 			out[i] = before[v.ID]
 			p.count("refused", 1)
+			continue
+		}
+		if !p.settleRecord(&v, j.Cancelled) {
+			out[i] = 'r'
+			p.count("refused_records", 1)
 			continue
 		}
 		out[i] = p.settle(now, &v, j, back)
@@ -85,8 +91,9 @@ func (p *Partition) settle(now int64, v *Verdict, j *Job, back *back) byte {
 	return 'x'
 }
 
-// Cancel removes jobs, or marks those that are being worked on.
-func (p *Partition) Cancel(ids []string) (codes string) {
+// Cancel removes jobs, or marks those that are being worked on. records go with the jobs that it removes: none, or one
+// for each.
+func (p *Partition) Cancel(ids []string, records ...string) (codes string) {
 	var out strings.Builder
 	for _, id := range ids {
 		j := p.Jobs[id]
@@ -102,6 +109,7 @@ func (p *Partition) Cancel(ids []string) (codes string) {
 			p.count("cancelled", 1)
 		}
 	}
+	p.dropRecords(out.String(), 'c', records)
 	return out.String()
 }
 
@@ -140,8 +148,8 @@ func (p *Partition) bulk(place string, bound int64, n int) string {
 	return fmt.Sprintf("%d %d %s", bound, min(1, len(p.UpTo(place, bound, 1))), strings.Repeat("o", n))
 }
 
-// Purge deletes jobs of a place by ID.
-func (p *Partition) Purge(now int64, place string, ids []string) string {
+// Purge deletes jobs of a place by ID, and their records: none, or one for each.
+func (p *Partition) Purge(now int64, place string, ids []string, records ...string) string {
 	var out strings.Builder
 	for _, id := range ids {
 		if j := p.Jobs[id]; j == nil || j.Place != place {
@@ -152,6 +160,7 @@ func (p *Partition) Purge(now int64, place string, ids []string) string {
 		delete(p.Jobs, id)
 		p.count("purged", 1)
 	}
+	p.dropRecords(out.String(), 'o', records)
 	return fmt.Sprintf("%d 0 %s", now, out.String())
 }
 

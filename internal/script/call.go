@@ -13,6 +13,10 @@ type Call struct {
 	Script *Script
 	Args   []any // what follows session and number
 
+	// Records are whole keys of idempotency records that follow the script's fixed ones. They are checked before anything
+	// is sent; what is refused ends with a [*RecordError].
+	Records []string
+
 	// Claim is set for a claim, which is never repeated under its number: after an unknown outcome a new number asks
 	// for half as many. ClaimArgs then makes the arguments for the highest fence seen and the number of jobs to ask for.
 	Claim     int
@@ -67,7 +71,7 @@ func (c *Call) request(s *Sessions) *Request {
 		}
 		args = c.ClaimArgs(c.sess.seen, c.asked)
 	}
-	return &Request{Script: c.Script, Args: append([]any{c.sess.name, c.sess.number}, args...)}
+	return &Request{Script: c.Script, Args: append([]any{c.sess.name, c.sess.number}, args...), Records: c.Records}
 }
 
 // start gives the call the next number of its session.
@@ -115,10 +119,10 @@ func (c *Call) opened(req *Request, what outcome, err error) {
 		return
 	}
 	name, ok := "", false
-	if len(req.Reply) == 2 {
+	if len(req.Reply) == 2 && req.Status() == "OK" {
 		name, ok = req.Reply[1].(string)
 	}
-	if !ok {
+	if !ok || name == "" {
 		c.end(&ReplyError{Script: req.Script.Name, Reply: req.Reply})
 		return
 	}

@@ -103,6 +103,10 @@ func classify(err error) (outcome, error) {
 	if errors.As(err, &odd) {
 		return refused, err // asked again it would answer the same
 	}
+	var records *RecordError
+	if errors.As(err, &records) {
+		return refused, err
+	}
 	if errors.Is(err, redis.ErrClosed) {
 		return refused, fmt.Errorf("the Redis client is closed: %w", err)
 	}

@@ -16,14 +16,19 @@ import (
 //	-- ARGV: session number …    what the arguments are
 //	-- ANSWER: OK … | AGAIN …    what it returns
 //
+// A KEYS line that ends in `records…` says that a call may add idempotency records after the fixed names, as many as it
+// likes. The second line of code then binds them: `local records = {unpack(KEYS, n)}`, where n is one more than there are
+// names.
+//
 // Calls are made from it: KEYS is built out of its names, so a header cannot lie about them. The first line of code
 // must bind exactly these names, or, where there is more to say in comments, further lines may stand between.
 type Header struct {
-	Name   string
-	About  string
-	Keys   []string
-	Args   []string
-	Answer string
+	Name    string
+	About   string
+	Keys    []string // the fixed names
+	Records bool     // whether a call may add records to them
+	Args    []string
+	Answer  string
 }
 
 // Numbered reports whether the script is one of those that belong to a session.
@@ -33,11 +38,12 @@ func (h Header) Numbered() bool {
 
 func parseHeader(body string) (Header, error) {
 	var h Header
-	first := ""
-	for i, line := range strings.Split(body, "\n") {
+	var code []string
+	lines := strings.Split(body, "\n")
+	for i, line := range lines {
 		text, comment := strings.CutPrefix(line, "-- ")
 		if !comment {
-			first = line
+			code = lines[i:]
 			break
 		}
 		label, rest, _ := strings.Cut(text, ": ")
@@ -46,16 +52,31 @@ func parseHeader(body string) (Header, error) {
 			h.Name, h.About = label, rest
 		case label == "KEYS":
 			h.Keys = strings.Fields(rest)
+			if n := len(h.Keys) - 1; n >= 0 && h.Keys[n] == recordsWord {
+				h.Keys, h.Records = h.Keys[:n], true
+			}
 		case label == "ARGV":
 			h.Args = strings.Fields(strings.NewReplacer(",", " ", ";", " ").Replace(rest))
 		case label == "ANSWER":
 			h.Answer = rest
 		}
 	}
-	return h, h.check(first)
+	return h, h.check(code)
 }
 
-func (h Header) check(first string) error {
+// recordsWord ends the KEYS line of a script that takes records.
+const recordsWord = "records…"
+
+// binding is what the first lines of code must be.
+func (h Header) binding() []string {
+	lines := []string{"local " + strings.Join(h.Keys, ", ") + " = unpack(KEYS)"}
+	if h.Records {
+		lines = append(lines, fmt.Sprintf("local records = {unpack(KEYS, %d)}", len(h.Keys)+1))
+	}
+	return lines
+}
+
+func (h Header) check(code []string) error {
 	var errs []error
 	if h.Name == "" || h.About == "" {
 		errs = append(errs, errors.New("the first line must be `-- name: what it does`"))
@@ -68,9 +89,14 @@ func (h Header) check(first string) error {
 			errs = append(errs, fmt.Errorf("KEYS names %q, which is no key of a partition", name))
 		}
 	}
-	want := "local " + strings.Join(h.Keys, ", ") + " = unpack(KEYS)"
-	if first != want {
-		errs = append(errs, fmt.Errorf("the first line of code is %q: want %q", first, want))
+	for i, want := range h.binding() {
+		got := ""
+		if i < len(code) {
+			got = code[i]
+		}
+		if got != want {
+			errs = append(errs, fmt.Errorf("the %s line of code is %q: want %q", [...]string{"first", "second"}[i], got, want))
+		}
 	}
 	return errors.Join(errs...)
 }

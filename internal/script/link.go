@@ -22,7 +22,8 @@ const (
 // A Link is a user's client with what we need beside it: a few connections of our own, and what is known of whether the
 // server can be reached. Runners of one client can share one. It is safe for concurrent use.
 type Link struct {
-	rdb redis.UniversalClient
+	rdb   redis.UniversalClient
+	trail *trail // nil: of no client of Sentinels
 
 	worked            atomic.Bool // a connection of our own has
 	both, ours, users gate        // for all calls once that is so; before, apart
@@ -42,7 +43,7 @@ type Link struct {
 
 // NewLink does no I/O.
 func NewLink(rdb redis.UniversalClient) *Link {
-	l := &Link{rdb: rdb}
+	l := &Link{rdb: rdb, trail: newTrail(rdb)}
 	l.both.most, l.ours.most, l.users.most = lastDialWait, longDialWait, longDialWait
 	l.ctx, l.end = context.WithCancel(context.Background())
 	return l
@@ -91,6 +92,18 @@ func (l *Link) doubt() {
 	})
 }
 
+// follow has a look where the client leads now, if that may have changed.
+func (l *Link) follow() {
+	if l.trail == nil {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if !l.closed && l.trail.due(time.Now()) {
+		l.pings.Go(func() { l.trail.look(l.ctx) })
+	}
+}
+
 // own is the client of our own connections, or the user's where there can be none, or none any more.
 func (l *Link) own() redis.UniversalClient {
 	l.mu.Lock()
@@ -101,7 +114,7 @@ func (l *Link) own() redis.UniversalClient {
 	if l.spare == nil {
 		// The pool may be larger than what we use of it: it counts failed dials up to its size, and then dials once a
 		// second only.
-		l.spare = OwnClient(l.rdb, 256*spareConnections, func(t *Tuning) {
+		l.spare = l.OwnClient(256*spareConnections, func(t *Tuning) {
 			t.ConnMaxIdleTime, t.MaxIdleConns = spareMaxIdleTime, spareIdle
 		})
 	}
@@ -133,6 +146,8 @@ func (l *Link) Do(ctx context.Context, aside bool, args ...any) *redis.Cmd {
 // use runs a call on one of at most so many connections of our own, or with 0 on the client's. It returns an error
 // instead where the server cannot be reached; call returns the error that tells that.
 func (l *Link) use(most int64, call func(redis.UniversalClient) error) error {
+	l.follow()
+	defer l.follow()
 	g := l.gateFor(most)
 	if g != nil {
 		probe, err := g.enter(time.Now())
@@ -155,6 +170,7 @@ func (l *Link) use(most int64, call func(redis.UniversalClient) error) error {
 		}
 	}
 	err := call(rdb)
+	Reload(rdb, err)
 	if errors.Is(err, redis.ErrPoolTimeout) || errors.Is(err, redis.ErrPoolExhausted) ||
 		errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) && !isDial(err) {
 		return nil // says nothing about the server
@@ -191,12 +207,12 @@ func (l *Link) hasIdle() bool {
 	return ok && c.PoolStats().IdleConns > 0
 }
 
-// OwnClient makes a client out of a copy of a user's options, with a pool of its own of up to n connections, which
+// OwnClient makes a client out of a copy of the user's options, with a pool of its own of up to n connections, which
 // repeats nothing by itself; nil where it cannot be made: of anything but a *redis.Client or a *redis.ClusterClient.
 // Hooks are not copied. tune may change what is common to both kinds. The caller closes it.
-func OwnClient(rdb redis.UniversalClient, n int, tune func(*Tuning)) redis.UniversalClient {
+func (l *Link) OwnClient(n int, tune func(*Tuning)) redis.UniversalClient {
 	t := Tuning{MaxIdleConns: n}
-	switch c := rdb.(type) {
+	switch c := l.rdb.(type) {
 	case *redis.ClusterClient:
 		o := *c.Options()
 		t.ReadTimeout, t.ConnMaxIdleTime = o.ReadTimeout, o.ConnMaxIdleTime
@@ -206,6 +222,9 @@ func OwnClient(rdb redis.UniversalClient, n int, tune func(*Tuning)) redis.Unive
 		return redis.NewClusterClient(&o)
 	case *redis.Client:
 		o := *c.Options()
+		if l.trail != nil {
+			o.Dialer = l.trail.own
+		}
 		// A fresh one: the user's client writes into its own whenever it connects, so it can be neither shared nor read.
 		o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 		t.ReadTimeout, t.ConnMaxIdleTime = o.ReadTimeout, o.ConnMaxIdleTime

@@ -12,8 +12,9 @@ import (
 
 // A Request is one script call: filled in by the caller, answered by Send.
 type Request struct {
-	Script *Script
-	Args   []any
+	Script  *Script
+	Args    []any
+	Records []string // whole keys of idempotency records, after the fixed ones: KEYS[n+1] … where the header allows them
 
 	Reply  []any     // the answer, always an array
 	Err    error     // why there is none, as the client gave it
@@ -61,15 +62,18 @@ func (o once) Clone() redis.Cmder {
 
 func (r *Runner) command(ctx context.Context, req *Request, whole bool) once {
 	s := req.Script
-	args := make([]any, 0, 3+len(s.Keys)+len(req.Args))
+	args := make([]any, 0, 3+len(s.Keys)+len(req.Records)+len(req.Args))
 	if whole {
 		args = append(args, "eval", s.source)
 	} else {
 		args = append(args, "evalsha", s.sha)
 	}
-	args = append(args, len(s.Keys))
+	args = append(args, len(s.Keys)+len(req.Records))
 	for _, name := range s.Keys {
 		args = append(args, r.keys.Key(name))
+	}
+	for _, key := range req.Records {
+		args = append(args, key)
 	}
 	cmd := redis.NewCmd(ctx, append(args, req.Args...)...)
 	cmd.SetFirstKeyPos(3)
@@ -93,10 +97,13 @@ func (r *Runner) SendAside(ctx context.Context, requests ...*Request) {
 
 // sendOn sends on the client's connections, or with most on those of our own unless so many are in use.
 func (r *Runner) sendOn(ctx context.Context, most int64, requests []*Request) {
-	err := r.link.use(most, func(rdb redis.UniversalClient) error {
-		r.sendWhole(ctx, rdb, requests)
-		return requests[0].Err
-	})
+	err := r.checkRecords(requests)
+	if err == nil {
+		err = r.link.use(most, func(rdb redis.UniversalClient) error {
+			r.sendWhole(ctx, rdb, requests)
+			return requests[0].Err
+		})
+	}
 	if err == nil {
 		return
 	}

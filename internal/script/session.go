@@ -195,7 +195,7 @@ func (s *Sessions) Trim(ctx context.Context, cursor string, unused time.Duration
 	if err := s.runner.Repeat(ctx, req); err != nil {
 		return cursor, 0, err
 	}
-	if len(req.Reply) == 3 {
+	if len(req.Reply) == 3 && req.Status() == "OK" {
 		next, isText := req.Reply[1].(string)
 		removed, isNumber := req.Reply[2].(int64)
 		if isText && isNumber {

@@ -1,9 +1,11 @@
 -- cancel: removes jobs by ID; one that is being worked on is marked, and removed when its lease ends
--- KEYS: sessions due processing dead done jobs leases counts errors results stats
--- ARGV: session number, then per item: id
+-- KEYS: sessions due processing dead done jobs leases counts errors results stats records…
+-- ARGV: session number, then per record: item, then per item: id
 -- ANSWER: OK codes | AGAIN codes | STALE | NOSESSION
 -- CODES: c cancelled; p cancelling; 0 gone
+-- A record goes with the job of its item, by the item's number from 1, if that is removed now.
 local sessions, due, processing, dead, done, jobs, leases, counts, errors, results, stats = unpack(KEYS)
+local records = {unpack(KEYS, 12)}
 call('HDEL', sessions, '')
 local answer = session_check(sessions, ARGV[1], ARGV[2])
 if answer then
@@ -11,7 +13,7 @@ if answer then
 end
 local now = now_us()
 local ids, codes, removed = {}, {}, {}
-for i = 3, #ARGV do
+for i = 3 + #records, #ARGV do
   ids[#ids + 1] = ARGV[i]
 end
 local tokens = call('HMGET', leases, unpack(ids))
@@ -36,6 +38,11 @@ for _, zset in ipairs({due, dead, done}) do
 end
 for _, hash in ipairs({jobs, counts, errors, results}) do
   each(1, 'HDEL', hash, removed)
+end
+for i, record in ipairs(records) do
+  if codes[tonumber(ARGV[2 + i])] == 'c' then
+    call('DEL', record)
+  end
 end
 if #removed > 0 then
   call('HINCRBY', stats, 'cancelled', #removed)

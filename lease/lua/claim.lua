@@ -82,6 +82,7 @@ for i = 1, #heads, 2 do
     ids[#ids + 1], dues[#dues + 1] = heads[i], heads[i + 1]
   end
 end
+local next_fence = tonumber(call('GET', fence) or '0') + 1 -- before anything moves: it may be no number, by somebody's hand
 if take > 0 then
   call('ZREMRANGEBYRANK', due, 0, take - 1)
 end
@@ -89,7 +90,7 @@ no_record(missing, floor_ms, ARGV[7], dead, jobs, errors, stats)
 
 local first, expiry = 0, ceil_ms + lease
 if #ids > 0 then
-  first = math.max(now, tonumber(call('GET', fence) or '0') + 1)
+  first = math.max(now, next_fence)
   call('SET', fence, int(first + #ids - 1))
   local tokens, scores, owner = {}, {}, ':' .. session .. ':' .. number
   for i, id in ipairs(ids) do

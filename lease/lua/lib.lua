@@ -3,11 +3,12 @@
 -- What holds where nothing was published.
 local DEFAULTS = {lease_ms = 15000, max_retries = 20, max_expiries = 5, expiry_backoff_base_ms = 0, expiry_backoff_cap_ms = 0}
 
--- published reads numbers of the queue's policy.
+-- published reads numbers of the queue's policy. What is no whole number, by somebody's hand, is not published.
 local function published(policy, ...)
   local values = call('HMGET', policy, ...)
   for i = 1, #values do
-    values[i] = tonumber(values[i] or '') or DEFAULTS[select(i, ...)]
+    local digits = string.match(values[i] or '', '^%d+$')
+    values[i] = digits and #digits < 16 and tonumber(digits) or DEFAULTS[select(i, ...)]
   end
   return unpack(values)
 end
@@ -100,6 +101,37 @@ local function no_record(ids, now_ms, stub, dead, jobs, errors, stats)
   if #ids > 0 then
     call('HINCRBY', stats, 'missing', #ids)
     call('HINCRBY', stats, 'died', #ids)
+  end
+end
+
+-- attachments reads what a call says of each of its records: item owner ttl_ms mark n, then n times field value. It
+-- returns that in the order of the records, and where in ARGV the items begin.
+local function attachments(records, args, at)
+  local out = {}
+  for place = 1, #records do
+    local last = at + 4 + 2 * tonumber(args[at + 4])
+    out[place] = {
+      place = place, item = tonumber(args[at]), owner = args[at + 1], ttl = args[at + 2], mark = args[at + 3],
+      first = at + 5, last = last,
+    }
+    at = last + 1
+  end
+  return out, at
+end
+
+-- record_owned says whether a record has the owner that a call takes for it. What is no record, by somebody's hand, has
+-- none.
+local function record_owned(record, owner)
+  return call('TYPE', record).ok == 'hash' and call('HGET', record, 'owner') == owner
+end
+
+-- record_change sets the fields that a call gives for a record, and its time to live.
+local function record_change(record, args, one)
+  if one.first < one.last then
+    call('HSET', record, unpack(args, one.first, one.last))
+  end
+  if one.ttl ~= '0' then
+    call('PEXPIRE', record, one.ttl)
   end
 end
 

@@ -1,12 +1,13 @@
 -- purge: deletes jobs of one place for good: by ID, or the oldest up to a bound; never one in processing
--- KEYS: sessions due dead done jobs counts errors results stats
--- ARGV: session number place n bound, then per item: id
+-- KEYS: sessions due dead done jobs counts errors results stats records…
+-- ARGV: session number place n bound, then per record: item, then per item: id
 -- ANSWER: OK what | AGAIN what | STALE | NOSESSION
 -- WHAT: bound more codes
 -- CODES: o deleted; 0 not in that place
 -- place is due, dead or done. Without IDs: the n lowest of those that were due, died or were done at bound or before;
--- bound '' is now, and is answered.
+-- bound '' is now, and is answered. A record goes with the job of its item, by the item's number from 1.
 local sessions, due, dead, done, jobs, counts, errors, results, stats = unpack(KEYS)
+local records = {unpack(KEYS, 10)}
 call('HDEL', sessions, '')
 local answer = session_check(sessions, ARGV[1], ARGV[2])
 if answer then
@@ -19,7 +20,7 @@ local ids, codes, gone, twice = {}, {}, {}, {}
 if #ARGV == 5 then
   ids = call('ZRANGEBYSCORE', place, '-inf', bound, 'LIMIT', 0, tonumber(ARGV[4]))
 else
-  for i = 6, #ARGV do
+  for i = 6 + #records, #ARGV do
     ids[#ids + 1] = ARGV[i]
   end
 end
@@ -35,6 +36,11 @@ if #ids > 0 then
   each(1, 'ZREM', place, gone)
   for _, hash in ipairs({jobs, counts, errors, results}) do
     each(1, 'HDEL', hash, gone)
+  end
+end
+for i, record in ipairs(records) do
+  if codes[tonumber(ARGV[5 + i])] == 'o' then
+    call('DEL', record)
   end
 end
 if #gone > 0 then

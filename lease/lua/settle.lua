@@ -1,11 +1,15 @@
 -- settle: ends leases, one answer per item; a lease that is no longer the caller's is left alone
--- KEYS: sessions due processing dead done jobs leases counts errors policy stats wake holders
--- ARGV: session number stub, then per item: a id token | n id token when reason stack | r id token when mark | b id token reason stack
+-- KEYS: sessions due processing dead done jobs leases counts errors policy stats wake holders records…
+-- ARGV: session number stub, then per record: item owner ttl_ms mark n field value, then per item: a id token | n id token when reason stack | r id token when mark | b id token reason stack
 -- ANSWER: OK codes | AGAIN codes | STALE | NOSESSION
--- CODES: o acked; d put to due; x put to dead; c cancelled; 1 2 3 4 lost: in due, processing, dead, done; 0 gone
+-- CODES: o acked; d put to due; x put to dead; c cancelled; 1 2 3 4 lost: in due, processing, dead, done; 0 gone;
+--   r an ack refused, since its record has another owner
 -- a is ack, n nack, r release, b bury. when is a delay in ms or @ and a time in ms. mark is '' or a counter to
--- raise. stub stands in for the record of a job that dies without one.
+-- raise. stub stands in for the record of a job that dies without one. A record is an item's attached one, by the item's
+-- number from 1, and is changed only if its owner is the given one: the n fields are set, and its time to live unless that
+-- is 0; or, where the mark is own (it is the job's), it is deleted with a cancelled job.
 local sessions, due, processing, dead, done, jobs, leases, counts, errors, policy, stats, wake, holders = unpack(KEYS)
+local records = {unpack(KEYS, 14)}
 call('HDEL', sessions, '')
 local answer = session_check(sessions, ARGV[1], ARGV[2])
 if answer then
@@ -15,8 +19,11 @@ local now = now_us()
 local floor_ms, ceil_ms = math.floor(now / 1000), math.ceil(now / 1000)
 local WIDTH = {a = 3, n = 6, r = 5, b = 5}
 
-local starts, ids = {}, {}
-local at = 4
+local starts, ids, attached = {}, {}, {}
+local given, at = attachments(records, ARGV, 4)
+for _, one in ipairs(given) do
+  attached[one.item] = one
+end
 while at <= #ARGV do
   starts[#starts + 1], ids[#ids + 1] = at, ARGV[at + 1]
   at = at + WIDTH[ARGV[at]]
@@ -28,7 +35,7 @@ end
 
 local codes, left, strangers, stranger_ids = {}, {}, {}, {}
 local ended, removed, to_due, to_dead = {}, {}, {}, {}
-local tally = {acked = 0, nacked = 0, released = 0, buried = 0, cancelled = 0, newer = 0, died = 0, missing = 0}
+local tally = {acked = 0, nacked = 0, released = 0, buried = 0, cancelled = 0, newer = 0, died = 0, missing = 0, refused_records = 0}
 local max_retries, earliest
 
 local function when(text)
@@ -61,19 +68,42 @@ local function failed(id, token, reason, stack, bury)
   return dies
 end
 
+-- owned and change are about the record that is attached to an item.
+local function owned(one)
+  local record = records[one.place]
+  return record_owned(record, one.owner)
+end
+
+local function change(one, removed_as_cancelled)
+  local record = records[one.place]
+  if removed_as_cancelled and one.mark == 'own' then
+    call('DEL', record)
+  else
+    record_change(record, ARGV, one)
+  end
+end
+
 for n, start in ipairs(starts) do
   local op, id, token = ARGV[start], ids[n], ARGV[start + 2]
   local current = token_of[id]
   local cancelled = current == '!' .. token
+  local one = attached[n]
+  local mine = one and owned(one)
   if current ~= token and not cancelled then
     if left[id] then
       codes[n] = left[id]
     else
       strangers[#strangers + 1], stranger_ids[#stranger_ids + 1] = n, id
     end
+  elseif op == 'a' and one and not mine then
+    codes[n] = 'r'
+    tally.refused_records = tally.refused_records + 1
   else
     token_of[id] = false
     ended[#ended + 1] = id
+    if mine then
+      change(one, cancelled and op ~= 'a')
+    end
     if op == 'a' then
       codes[n], left[id] = 'o', '0'
       removed[#removed + 1] = id

@@ -1,0 +1,41 @@
+package mutation
+
+// drop is an edit that leaves nothing.
+func drop(file, old string) []Edit { return swap(file, old, "") }
+
+func swap(file, old, with string) []Edit { return []Edit{{File: file, Old: old, New: with}} }
+
+const (
+	library = "internal/script/lua/lib.lua"
+	claim   = "lease/lua/claim.lua"
+	settle  = "lease/lua/settle.lua"
+	expire  = "lease/lua/expire.lua"
+	extend  = "lease/lua/extend.lua"
+	enqueue = "lease/lua/enqueue.lua"
+)
+
+// Scripts are the mutants of what Redis runs.
+var Scripts = []Mutant{
+	{"settle compares the token", swap(settle, `if current ~= token and not cancelled then`, `if not current then`), Calls},
+	{"a second use of an ID in a batch sees what the first left", drop(settle, "    token_of[id] = false\n"), Calls},
+	{"extend compares the token", swap(extend, `if current == token then`, `if current and string.sub(current, 1, 1) ~= '!' then`), Calls},
+	{"an expiry never moves back", swap(extend, `'XX', 'GT', `, `'XX', `), Calls},
+	{"expire compares the time", swap(expire, `'-inf', int(now_ms), 'LIMIT'`, `'-inf', '+inf', 'LIMIT'`), Calls},
+	{"expire counts what ran out", swap(expire, `counts_write(f, e + 1, r, own)`, `counts_write(f, e, r, own)`), Calls},
+	{"the outage grace", swap(expire, `if now_ms - swept > lease / 2 and row < 3 then`, `if false then`), Calls},
+	{"at most three graces in a row", swap(expire, ` > lease / 2 and row < 3 then`, ` > lease / 2 then`), Calls},
+	{"the same number gets the stored answer", drop(library, "  if tonumber(number) == last then\n    return {'AGAIN', rest}\n  end\n"), Calls},
+	{"a smaller number is refused (STALE)", drop(library, "  if tonumber(number) < last then\n    return {'STALE'}\n  end\n"), Calls},
+	{"a session without a record is refused (NOSESSION)", swap(library, "    return {'NOSESSION'}\n", "    last, rest = '0', ''\n"), Calls},
+	{"the seal leaves its number", drop("internal/script/lua/seal.lua", "session_store(sessions, ARGV[1], ARGV[2], now_us(), what)\n"), Calls},
+	{"leases that nobody saw go back", swap(claim, "if old_first and tonumber(old_n) > 0 and tonumber(old_first) + tonumber(old_n) - 1 > seen then", "if false then"), Calls},
+	{"of leases with one expiry only the session's own go back", swap(claim, "if owner == session and tonumber(given) > seen then", "if tonumber(given) > seen then"), Named("lease", "TestOfWhatWasLeasedInOneMillisecondOnlyTheUnseenIsGivenBack")},
+	{"of a session's leases only the unseen go back", swap(claim, "if owner == session and tonumber(given) > seen then", "if owner == session then"), Named("lease", "TestOfWhatWasLeasedInOneMillisecondOnlyTheUnseenIsGivenBack")},
+	{"the byte budget of a claim", swap(claim, "if take > 0 and bytes + size > max_bytes then", "if false then"), Calls},
+	{"nothing is claimed before it is due", swap(claim, "call('ZRANGEBYSCORE', due, '-inf', int(floor_ms), 'WITHSCORES'", "call('ZRANGEBYSCORE', due, '-inf', '+inf', 'WITHSCORES'"), Calls},
+	{"a claim passes the wake-up on", drop(claim, "  if next_due == 0 and take + #released > 0 then\n    wake_up(wake)\n  end\n"), Calls},
+	{"what goes back to due wakes somebody up", drop(settle, "    wake_up(wake)\n"), Calls},
+	{"the mark of a cancelled job", drop("lease/lua/cancel.lua", "      call('HSET', leases, id, '!' .. tokens[i])\n      tokens[i] = '!' .. tokens[i]\n"), Calls},
+	{"enqueue looks whether the job is being worked on", swap(enqueue, "  elseif in_processing[n] then\n    codes[n] = '2'\n", ""), Calls},
+	{"retries end in dead", swap(settle, "local dies = bury or f + 1 > (own_limits(own) or max_retries)", "local dies = bury"), Calls},
+}
