@@ -84,7 +84,7 @@ func (q *Queue) claimNow(ctx context.Context, keeper *lease.Keeper, n int, o *Cl
 	batch = &Batch{Held: got.Held, NextDue: max(got.NextDue, 0)}
 	var odd []lease.Verdict
 	for i := range got.Jobs {
-		job, err := newJob(&got.Jobs[i], q.store, &q.opts)
+		job, err := newJob(&got.Jobs[i], q.store, q.guard, q)
 		if err != nil {
 			odd = append(odd, job.verdict(q.verdictForRecord(err)))
 			continue

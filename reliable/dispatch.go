@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/leaseq/leaseq/idempotency"
 	"github.com/leaseq/leaseq/lease"
 )
 
@@ -149,7 +150,7 @@ func (r *run) launch() {
 	if r.claimable && !r.stopping {
 		n = min(r.free, lease.DefaultBatch)
 	}
-	sent := r.pending[:min(len(r.pending), lease.DefaultBatch)]
+	sent := r.pending[:batchOf(r.pending)]
 	if len(sent) > 0 || n > 0 {
 		r.pending = r.pending[len(sent):]
 		r.fly(sent, n)
@@ -160,6 +161,18 @@ func (r *run) launch() {
 		r.waiter.Arm()
 		r.silence.Reset(r.opts.WakeFallback + lateWake)
 	}
+}
+
+// batchOf is how many verdicts go into one round trip: few where their records are large.
+func batchOf(pending []*work) int {
+	n, bytes := 0, 0
+	for _, w := range pending[:min(len(pending), lease.DefaultBatch)] {
+		if bytes += w.verdict.Attached.Size(); n > 0 && bytes > lease.MaxBytes {
+			break
+		}
+		n++
+	}
+	return n
 }
 
 func (r *run) fly(sent []*work, n int) {
@@ -214,9 +227,18 @@ func (r *run) payDebt() {
 
 // digestSettles notes what became of verdicts. One that was not answered is sent again, for up to ten minutes.
 func (r *run) digestSettles(f flight) error {
+	var unknown *UnknownError
+	maybe := errors.Is(f.settleErr, ErrNeverKnown) || errors.As(f.settleErr, &unknown)
 	for i, w := range f.sent {
+		w.maybe = w.maybe || maybe && i >= len(f.done)
 		if i < len(f.done) {
-			var unknown *UnknownError
+			w.maybe = w.maybe || errors.As(f.done[i].Err, &unknown)
+			if errors.Is(f.done[i].Err, lease.ErrRecord) { // the job is held on
+				w.err = nil
+				w.fix(verdict{op: opNack, err: fmt.Errorf("%w: %w", idempotency.ErrNotOwner, f.done[i].Err)})
+				r.pending = append(r.pending, w)
+				continue
+			}
 			if !errors.As(f.done[i].Err, &unknown) {
 				r.forget(w)
 				r.after.count(r.stopping, w, f.done[i])
@@ -259,8 +281,9 @@ func (r *run) digestClaim(f flight) error {
 
 // take gives a claimed job to a worker, or back.
 func (r *run) take(l *lease.Lease) {
-	job, err := newJob(l, r.store, &r.queue.opts)
+	job, err := newJob(l, r.store, r.guard, r.queue)
 	job.hold = r.keeper.Hold((*jobContext)(job), l)
+	job.later = true
 	w := &work{job: job}
 	r.held[w] = struct{}{}
 	switch {

@@ -45,7 +45,7 @@ func (r *run) heldWork(t *testing.T, id string, length time.Duration) *work {
 	record, err := wire.Append(nil, &wire.Envelope{Kind: "k"})
 	require.NoError(t, err)
 	l := &lease.Lease{ID: id, Token: "1:s-1:1", Record: record, Length: length, Deadline: time.Now().Add(length)}
-	job, err := newJob(l, r.store, &r.queue.opts)
+	job, err := newJob(l, r.store, r.guard, r.queue)
 	require.NoError(t, err)
 	job.hold = r.keeper.Hold(t.Context(), l)
 	w := &work{job: job}

@@ -18,8 +18,8 @@
 //
 // # What is not
 //
-// A handler can run twice: after a crash between its effect and the ack, or when it outlives its lease. Make effects
-// idempotent, or fence them with [Job.Fence]. Order is by due time, within a millisecond by ID, and across retries there
+// A handler can run twice: after a crash between its effect and the ack, or when it outlives its lease. [Job.Once] does an
+// effect once, as far as that can be known; [Job.Fence] fences writes. Order is by due time, within a millisecond by ID, and across retries there
 // is none. How much a crash of Redis itself loses is up to its persistence.
 //
 // # What is settled

@@ -48,7 +48,7 @@ func (r *run) abandonHandlers() {
 		default:
 			continue
 		}
-		unsure, ok := w.job.begin()
+		unsure, ok := w.job.begin(false)
 		switch {
 		case !ok:
 			r.forget(w) // its handler settled it by hand

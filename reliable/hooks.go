@@ -18,7 +18,8 @@ type Event struct {
 	Attempt int
 	// Fence is the number of the lease.
 	Fence int64
-	// Wait is how long the job had been due when its handler was started.
+	// Wait is how long the job had been due when its handler was started. The way of the claim's request to Redis counts
+	// twice: Redis knows when the claim ran, and this process when it asked for it.
 	Wait time.Duration
 	// RunTime is how long the handler has run.
 	RunTime time.Duration

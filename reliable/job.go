@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/leaseq/leaseq/idempotency"
 	"github.com/leaseq/leaseq/internal/wire"
 	"github.com/leaseq/leaseq/lease"
 )
@@ -30,11 +31,16 @@ type Job struct {
 	lease    lease.Lease
 	store    *lease.Store
 	hold     *lease.Hold
+	queue    *Queue
 	backoff  Backoff
-	codec    Codec // the queue's; nil: JSON
+	codec    Codec              // the queue's; nil: JSON
+	guard    *idempotency.Guard // for effects of the job's own
+	carried  carried
 	mu       sync.Mutex
 	settled  bool
-	unsure   *verdict // a settle by hand of which it is not known whether it ran
+	unsure   *verdict // a settle by hand of which it is not known whether it ran, or that the consumer is to send
+	later    bool     // the job is a handler's: a settle can be left to the consumer
+	decided  bool     // it was
 	refused  error    // what a settle by hand was told: the lease was lost before
 }
 
@@ -42,10 +48,10 @@ type Job struct {
 var errNoRecord = errors.New("no record")
 
 // newJob decodes a lease's record. With an error, wire's or errNoRecord, the job must not be given to a handler.
-func newJob(l *lease.Lease, store *lease.Store, o *QueueOptions) (*Job, error) {
+func newJob(l *lease.Lease, store *lease.Store, guard *idempotency.Guard, q *Queue) (*Job, error) {
 	job := &Job{
 		ID: l.ID, DueAt: l.Due, Attempt: l.Attempt(), Failures: l.Failures, Expiries: l.Expiries, Redrives: l.Redrives,
-		lease: *l, store: store, backoff: o.Backoff, codec: o.Codec,
+		lease: *l, store: store, queue: q, backoff: q.opts.Backoff, codec: q.opts.Codec, guard: guard,
 	}
 	envelope, err := wire.Decode(l.Record)
 	if err == nil && envelope.Kind == "" {
@@ -106,21 +112,28 @@ func (j *Job) Extend(ctx context.Context, d time.Duration) error {
 	if d < 0 {
 		return fmt.Errorf("extend %s: a duration of %v: want 0 or more", j.ID, d)
 	}
-	got, err := j.store.Extend(ctx, d, []lease.Held{{ID: j.ID, Token: j.lease.Token}})
-	if err != nil {
-		return err
-	}
-	if got.Results[0] == nil {
+	for {
+		held := j.hold.Held()
+		got, err := j.store.Extend(ctx, d, []lease.Held{held})
+		switch {
+		case err != nil:
+			return err
+		case got.Results[0] != nil:
+			return got.Results[0]
+		}
 		j.hold.Extended(got.Deadline)
+		if j.hold.Held().Attached == held.Attached {
+			return nil
+		} // else an effect has begun meanwhile, whose record is to be told, too
 	}
-	return got.Results[0]
 }
 
-// begin marks the job as settled, once. unsure is a verdict by hand of which it is not known whether it ran.
-func (j *Job) begin() (unsure *verdict, ok bool) {
+// begin marks the job as settled, once. unsure is a verdict by hand of which it is not known whether it ran, or one that
+// the consumer is to send, which nobody settles by hand any more.
+func (j *Job) begin(byHand bool) (unsure *verdict, ok bool) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	if j.settled {
+	if j.settled || byHand && j.decided {
 		return nil, false
 	}
 	j.settled = true
@@ -138,7 +151,7 @@ func (j *Job) mayTryAgain(unsure *verdict) {
 }
 
 func (j *Job) settle(ctx context.Context, v verdict) error {
-	if _, ok := j.begin(); !ok {
+	if _, ok := j.begin(true); !ok {
 		return j.settledBefore()
 	}
 	results, err := j.store.Settle(ctx, []lease.Verdict{j.verdict(v)})
@@ -151,6 +164,10 @@ func (j *Job) settle(ctx context.Context, v verdict) error {
 		j.mayTryAgain(&v)
 		return unknown
 	}
+	if errors.Is(results[0].Err, lease.ErrRecord) {
+		j.mayTryAgain(nil) // the job is held on, and can be settled otherwise
+		return results[0].Err
+	}
 	j.hold.Done()
 	if errors.Is(results[0].Err, ErrLost) {
 		j.mu.Lock()
@@ -158,6 +175,32 @@ func (j *Job) settle(ctx context.Context, v verdict) error {
 		j.mu.Unlock()
 	}
 	return results[0].Err
+}
+
+// settleLater is settle for a verdict whose outcome the handler need not know: the consumer sends it when the handler
+// returns, together with others'. By hand it is sent at once.
+func (j *Job) settleLater(ctx context.Context, v verdict) error {
+	j.mu.Lock()
+	later := j.later && !j.settled && !j.decided
+	if later {
+		j.unsure, j.decided = &v, true
+	}
+	j.mu.Unlock()
+	if later {
+		return nil
+	}
+	return j.settle(ctx, v)
+}
+
+// open reports why no effect may begin any more: the job is settled, or about to be, or its lease is over.
+func (j *Job) open() error {
+	j.mu.Lock()
+	over := j.settled || j.decided
+	j.mu.Unlock()
+	if over {
+		return j.settledBefore()
+	}
+	return context.Cause(j.Context())
 }
 
 // settledBefore is the answer to a second settle by hand: a lease that is lost stays so.
@@ -175,7 +218,8 @@ func (j *Job) verdict(v verdict) lease.Verdict {
 	out := lease.Verdict{ID: j.ID, Token: j.lease.Token, Delay: v.delay}
 	switch v.op {
 	case opAck:
-		out.Op = lease.Ack
+		out.Op, out.Attached = lease.Ack, v.commit
+		return out
 	case opNack:
 		out.Op, out.Reason, out.Stack = lease.Nack, reasonOf(v.err), stackOf(v.err)
 		if !v.hasDelay {
@@ -190,6 +234,7 @@ func (j *Job) verdict(v verdict) lease.Verdict {
 	case opBury:
 		out.Op, out.Reason, out.Stack = lease.Bury, reasonOf(v.err), stackOf(v.err)
 	}
+	out.Attached = j.carriedAway()
 	return out
 }
 

@@ -32,9 +32,11 @@ const (
 )
 
 // Cancel removes jobs by ID (1–1,000), wherever they are. One that is being worked on is removed when its lease ends;
-// its handler's context ends at the next heartbeat, with cause [ErrCancelled]. An ID that no job has gives ErrGone.
+// its handler's context ends at the next heartbeat, with cause [ErrCancelled]. An ID that no job has gives ErrGone. The
+// record of a job's effects is removed with it; that of one which is being worked on is left to its retention where the
+// handler acks, or had begun no effect.
 func (q *Queue) Cancel(ctx context.Context, ids ...string) ([]Removed, error) {
-	return q.store.Cancel(ctx, ids)
+	return q.store.Cancel(ctx, ids, q.recordsOf(ids)...)
 }
 
 // Redrive puts dead jobs back to due by ID (1–1,000), with fresh counters; payload, headers, enqueue time and last
@@ -49,14 +51,14 @@ func (q *Queue) RedriveNext(ctx context.Context, cursor *Cursor, n int) (int, er
 	return q.store.RedriveNext(ctx, cursor, n)
 }
 
-// Purge deletes jobs by ID (1–1,000) from due, dead or done, for good. Per item: nil, or ErrGone where the job is not
-// in that place.
+// Purge deletes jobs by ID (1–1,000) from due, dead or done, for good, and the records of their effects. Per item: nil, or
+// ErrGone where the job is not in that place.
 func (q *Queue) Purge(ctx context.Context, place Place, ids ...string) ([]error, error) {
-	return q.store.Purge(ctx, place, ids)
+	return q.store.Purge(ctx, place, ids, q.recordsOf(ids)...)
 }
 
 // PurgeNext deletes the up to n jobs (1–1,000) of a place that were due, died or were done first, of those that had
-// been when the cursor began; call it until the cursor is Done.
+// been when the cursor began; call it until the cursor is Done. Records of their effects are left to their retention.
 func (q *Queue) PurgeNext(ctx context.Context, place Place, cursor *Cursor, n int) (int, error) {
 	return q.store.PurgeNext(ctx, place, cursor, n)
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/leaseq/leaseq/idempotency"
 	"github.com/leaseq/leaseq/internal/keys"
 	"github.com/leaseq/leaseq/internal/wire"
 	"github.com/leaseq/leaseq/lease"
@@ -50,16 +51,20 @@ type QueueOptions struct {
 	ExpiryBackoff Backoff
 	// PayloadLimit in bytes, 1 to 256 MiB, checked before anything is sent. Default 512 KiB.
 	PayloadLimit int
+	// Effects are the settings of what jobs do once: see [Job.Once].
+	Effects EffectOptions
 	// Logger for what goes on in the background. Default: none.
 	Logger *slog.Logger
 }
 
 // A Queue enqueues, claims by hand and looks after jobs. It is safe for concurrent use.
 type Queue struct {
-	name  string
-	rdb   redis.UniversalClient
-	opts  QueueOptions
-	store *lease.Store
+	name      string
+	rdb       redis.UniversalClient
+	opts      QueueOptions
+	partition *keys.Partition
+	store     *lease.Store
+	guard     *idempotency.Guard // for effects of jobs that are claimed by hand
 
 	registry registration
 	group    *group
@@ -77,10 +82,18 @@ func New(rdb redis.UniversalClient, name string, o *QueueOptions) (*Queue, error
 	if err != nil {
 		return nil, fmt.Errorf("reliable.New: %w", err)
 	}
-	return &Queue{
-		name: name, rdb: rdb, opts: opts, store: store,
+	partition, err := keys.New(opts.Prefix, name, 0)
+	if err != nil {
+		return nil, fmt.Errorf("reliable.New: %w", err)
+	}
+	q := &Queue{
+		name: name, rdb: rdb, opts: opts, partition: partition, store: store,
 		group: newGroup(store), hand: handClaims{closing: make(chan struct{})},
-	}, nil
+	}
+	if q.guard, err = newEffectGuard(q, "", opts.Logger); err != nil {
+		return nil, fmt.Errorf("reliable.New(%q): %w", name, err)
+	}
+	return q, nil
 }
 
 func queueOptions(o *QueueOptions) (QueueOptions, error) {
@@ -164,10 +177,12 @@ func (q *Queue) Close(ctx context.Context) error {
 	var hand sync.WaitGroup
 	hand.Go(q.hand.close)
 	q.group.close()
+	var guardErr error
+	hand.Go(func() { guardErr = q.guard.Close(ctx) })
 	err := q.store.Close(ctx)
 	q.group.await()
 	hand.Wait()
-	return err
+	return errors.Join(err, guardErr)
 }
 
 // handClaims is what claims by hand need in the background, made at the first of them.

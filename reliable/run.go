@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/leaseq/leaseq/idempotency"
 	"github.com/leaseq/leaseq/internal/pulse"
 	"github.com/leaseq/leaseq/internal/script"
 	"github.com/leaseq/leaseq/internal/wire"
@@ -19,6 +20,7 @@ import (
 type run struct {
 	*Consumer
 	store   *lease.Store
+	guard   *idempotency.Guard // for the effects of jobs
 	keeper  *lease.Keeper
 	sweeper *lease.Sweeper
 	waiter  *lease.Waiter
@@ -48,6 +50,9 @@ func newRun(c *Consumer) (*run, error) {
 		Prefix: c.queue.opts.Prefix, Holder: c.opts.Holder, Stub: wire.Stub(), OnRepeat: r.repeated,
 	})
 	if err != nil {
+		return nil, err
+	}
+	if r.guard, err = newEffectGuard(c.queue, c.opts.Holder, c.opts.Logger); err != nil {
 		return nil, err
 	}
 	store := r.store
@@ -142,7 +147,9 @@ const lastSeal = time.Second
 func (r *run) closeStore(patience time.Duration) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	if err := r.store.Close(ctx); err != nil {
+	guard := make(chan error, 1)
+	go func() { guard <- r.guard.Close(ctx) }()
+	if err := errors.Join(r.store.Close(ctx), <-guard); err != nil {
 		r.opts.Logger.Warn("sessions were not closed, and will be trimmed", "queue", r.queue.name, "error", err)
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/leaseq/leaseq/lease"
 )
 
 // ErrNegativeDelay is in the error that [RetryAfter] and [ReleaseAfter] return for a delay below zero. Such a call is
@@ -92,6 +94,8 @@ type verdict struct {
 	hasDelay bool          // false: a nack takes the back-off, a release the old due time
 	newer    bool          // a release of a record that a newer version wrote
 	err      error         // what the handler returned, whole; nil for an ack
+
+	commit *lease.Attached // what an ack does to the record of an effect; nil: nothing
 }
 
 // verdictError is a verdict on its way through error values. Its text is that of err alone, so that the kept reason

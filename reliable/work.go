@@ -3,6 +3,7 @@ package reliable
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync/atomic"
 	"time"
 
@@ -16,6 +17,7 @@ type work struct {
 	started atomic.Int64  // when its handler began, in ns of this process' clock; 0: it did not
 	verdict lease.Verdict // once it is over
 	silent  bool          // settled by hand, by its handler: there is no verdict to send
+	maybe   bool          // its verdict was sent before, and nobody knows what became of that
 	err     error         // what the handler returned
 	run     time.Duration
 	over    time.Time // when the verdict was known
@@ -109,7 +111,7 @@ func (r *run) returned(ctx context.Context, w *work, err error) {
 	}
 	w.run = w.running()
 	w.err = err
-	unsure, ok := w.job.begin()
+	unsure, ok := w.job.begin(false)
 	w.silent = !ok
 	switch {
 	case !ok:
@@ -159,6 +161,8 @@ func (r *run) settled(w *work, s lease.Settled) {
 		next = time.Now().Add(w.verdict.Delay)
 	}
 	switch {
+	case s.Err != nil && w.maybe:
+		r.emitFor(w, eventError, w.run, fmt.Errorf("%w: the verdict was sent twice, and the first may have settled the job: %w", ErrNeverKnown, s.Err), time.Time{})
 	case s.Err != nil:
 		r.emitFor(w, eventLost, w.run, s.Err, time.Time{})
 	case s.Cancelled:

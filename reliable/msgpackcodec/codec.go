@@ -23,7 +23,8 @@
 //   - Fields that the type does not have are ignored, fields that the payload does not have keep their zero value, a
 //     name that stands there twice counts the last time: a type may gain optional fields.
 //   - nil is the zero value. A struct is also read from an array, its fields in their order.
-//   - Maps are written in the order of their keys, so that equal values have equal payloads. One decoded into any becomes a map[string]any; one with a key that is no string is then an error.
+//   - Maps are written in the order of their keys, so that equal values have equal payloads. One decoded into any becomes
+//     a map[string]any; one with a key that is no string is then an error.
 //   - A type with MarshalBinary and UnmarshalBinary (encoding.BinaryMarshaler) is the bin that these make. One without
 //     exported fields and without them, as a big.Int, is an empty map: its content is lost. Send it as a string. Nor is
 //     a function or a channel refused: leave such fields out.
