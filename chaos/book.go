@@ -18,9 +18,13 @@ type book struct {
 	fences    map[int64]bool
 	faults    []*fault
 	windows   []window // of faults, sorted by when they began
+	reach     []int64  // of each window: the latest end of it and those before
+	ofProcess map[string][]*window
 	steps     []step
-	lease     int64 // µs; 0: not known
-	disturbed bool  // something in the run can make claims that no process knows of
+	graces    []grace
+	pardons   []pardon // in their order
+	lease     int64    // µs; 0: not known
+	disturbed bool     // something in the run can make claims that no process knows of
 }
 
 // A process is one Log.
@@ -32,6 +36,7 @@ type process struct {
 	noExtend bool
 	closed   bool
 	last     int64 // its last event's time
+	first    int64 // its first handler's start; 0: there was none
 	pauses   []span
 	marks    []mark
 	bounds   []bounds // of each epoch
@@ -144,6 +149,7 @@ func (b *book) take(p *process, e *record.Event) {
 	case record.Swept:
 		if e.Grace > 0 {
 			b.report.Cases["sweep with a grace"]++
+			b.graces = append(b.graces, grace{proc: p, at: e.At, left: e.Grace * 1000})
 		}
 	case record.Faulted:
 		b.faulted(p, e)
@@ -200,6 +206,9 @@ func (b *book) ofLease(p *process, e *record.Event) {
 		}
 		b.fences[e.Fence] = true
 		l.started, l.at, l.wait = true, e.At, e.Wait
+		if p.first == 0 {
+			p.first = e.At
+		}
 		l.first, l.deadline = e.Deadline, e.Deadline
 	case record.Ended:
 		l.ended, l.cause, l.deadline = e.At, e.Out, e.Deadline

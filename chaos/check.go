@@ -64,6 +64,7 @@ func Check(h History, final *Snapshot, o *CheckOptions) (*Report, error) {
 		b.judge(j)
 	}
 	b.judgeStarts()
+	b.sortRecoveries()
 	b.finish()
 	if err := b.evidence(h); err != nil {
 		return nil, fmt.Errorf("chaos: %w", err)
@@ -86,7 +87,7 @@ var cases = []string{
 	"settle lost", "settle gone", "settle unknown", "settle without an answer", "context ended: lost", "context ended: timeout",
 	"context ended: shutdown", "context ended: cancelled", "lease ran out", "enqueue duplicate", "enqueue unknown",
 	"outcome resolved", "job cancelled", "job redriven", "job purged", "sweep with a grace", "process stood still",
-	"fault: dies", "fault: freezes", "fault: cut", "fault: lossy", "fault: outage", "fault: steps", "fault: loses",
+	"fault: dies", "fault: freezes", "fault: cut", "fault: lossy", "fault: outage", "fault: steps", "fault: loses", "fault: skews",
 }
 
 // admits judges a first line.

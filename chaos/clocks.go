@@ -13,7 +13,8 @@ import (
 // process' clock and the server's lies between two bounds, which get as near to each other as the quickest answer.
 //
 // Where the server's clock is moved on purpose, each part of the run between two moves (an epoch) has its own offsets,
-// and no times of two epochs are compared. After a move back fences run ahead of the clock, and are no times.
+// and no times of two epochs are compared. After a move back fences run ahead of the clock, and are no times, unless the
+// fault lasted until the clock had caught up.
 
 // bounds of what is to be added to a process' time to have the server's.
 type bounds struct{ lo, hi int64 }
@@ -44,6 +45,10 @@ type fault struct {
 	ended    bool
 	delay    int64
 }
+
+// caughtUp reports whether a step back lasted for as long as the clock had been moved, from when that was surely done: by
+// its end the clock shows what it had shown before, and fences are times again.
+func (f *fault) caughtUp() bool { return f.bites != 0 && f.ended && f.to-f.bites >= -f.delay }
 
 func (f *fault) does(effect string) bool { return slices.Contains(f.effects, effect) }
 
@@ -82,12 +87,13 @@ func (b *book) prepare() {
 		b.lease = b.opts.Lease.Microseconds()
 	}
 	b.report.LeaseMS = b.lease / 1000
+	b.straighten()
 	for _, f := range b.faults {
 		if !f.ended {
 			f.to = max(f.proc.last, f.from)
 		}
 		if f.does(record.Steps) {
-			b.steps = append(b.steps, step{f.proc.wall + f.from - wallPad, f.proc.wall + f.to + wallPad, f.delay <= 0})
+			b.steps = append(b.steps, step{f.proc.wall + f.from - wallPad, f.proc.wall + f.to + wallPad, f.delay <= 0 && !f.caughtUp()})
 		}
 	}
 	slices.SortFunc(b.steps, func(x, y step) int { return compare(x.from, y.from) })
@@ -97,7 +103,8 @@ func (b *book) prepare() {
 			p.bounds[i] = bounds{math.MinInt64, math.MaxInt64}
 		}
 		for _, m := range p.marks {
-			if e, ok := b.epoch(p, m.before); ok {
+			e, ok := b.epoch(p, m.before)
+			if after, ok2 := b.epoch(p, m.after); ok && ok2 && e == after { // no step came while the answer was on its way
 				p.narrow(e, m.server-m.after-blur, m.server-m.before+blur)
 			}
 		}
@@ -114,6 +121,18 @@ func (b *book) prepare() {
 		}
 	}
 	b.makeWindows()
+	b.makePardons()
+}
+
+// straighten puts the wall clocks right of which the history says that they were wrong.
+func (b *book) straighten() {
+	for _, f := range b.faults {
+		for _, p := range b.procs {
+			if f.does(record.Skews) && p.name == f.target {
+				p.wall -= f.delay
+			}
+		}
+	}
 }
 
 func compare(x, y int64) int {
@@ -153,7 +172,7 @@ func (p *process) narrow(epoch int, lo, hi int64) {
 
 // sample learns the offset from a claim whose handler was started: the claim ran before the start, and after it was
 // sent, which was one lease before the first local deadline. A start that came late, or in a process that stood still,
-// may have seen a later deadline, which a heartbeat (due every third of a lease) had moved.
+// may have seen a later deadline, which a heartbeat had moved; so the wait that was reckoned must say the same.
 func (b *book) sample(l *held) {
 	if !l.started || l.wait == 0 {
 		return
@@ -163,7 +182,11 @@ func (b *book) sample(l *held) {
 		return
 	}
 	hi, sent := int64(math.MaxInt64), l.first-b.lease
-	prompt := l.wait-(l.fence-l.due*1000) < b.lease/8 && l.at >= sent && l.at-sent < b.lease/8
+	waited := l.wait - (l.fence - l.due*1000) // from the claim to the start, by the Consumer's own reckoning
+	if claimed, ok := b.epoch(l.proc, l.at-max(waited, 0)); !ok || claimed != e {
+		return // a step came between the two
+	}
+	prompt := waited < b.lease/8 && l.at >= sent && l.at-sent < b.lease/8 && max(l.at-waited-sent, sent-l.at+waited) <= blur
 	if l.first != 0 && b.lease > 0 && prompt && l.proc.stoodStill(l.at-b.lease, l.at) == 0 {
 		hi = l.fence - sent + blur
 	}

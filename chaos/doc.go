@@ -1,6 +1,30 @@
-// Package chaos judges runs of a queue. What is here today is the checker: it reads the histories that workers,
-// producers and whoever made faults have written with package chaos/record, and what the queue holds in Redis at the end,
-// and says whether the promises of docs/protocol.md were kept. Making the traffic and the faults is up to the caller.
+// Package chaos makes storms around a queue, and judges them. Run has worker processes work on a queue while jobs come
+// and faults happen: workers are killed and frozen, links are cut, replies are lost, Redis is stopped, killed, filled up and
+// cut off from its power. What everybody sees is written down (package chaos/record), and at the end Check says whether
+// the promises of docs/protocol.md were kept, job by job.
+//
+// In a test, with a worker of your own:
+//
+//	func TestMyWorkerLosesNothing(t *testing.T) {
+//		chaos.Test(t, &chaos.Options{
+//			Job: func(i int) (reliable.Kinder, *reliable.EnqueueOptions) { return CloseOrder{ID: i}, nil },
+//			Worker: func(ctx context.Context, w *chaos.Worker) error {
+//				q, err := reliable.New(w.Client(), w.Queue(), w.QueueOptions())
+//				…
+//				c, err := reliable.NewConsumer(q, mux, w.ConsumerOptions())
+//				…
+//				return c.Run(ctx)
+//			},
+//		})
+//	}
+//
+// Faults are values: AllFaults, FaultsNamed, or one of your own. A seed makes a Schedule, which can be saved and played
+// again. docs/chaos.md is the guide.
+//
+// # The checker alone
+//
+// Check reads the histories that workers, producers and whoever made faults have written with package chaos/record, and
+// what the queue holds in Redis at the end.
 //
 //	history, err := chaos.ReadDir(dir)
 //	…

@@ -1,6 +1,8 @@
 package chaos
 
 import (
+	"slices"
+
 	"github.com/leaseq/leaseq/chaos/record"
 )
 
@@ -21,7 +23,7 @@ func (b *book) judgeExpiry(j *job, l *held, due int64) {
 	}
 	if l.started && l.wait != 0 {
 		b.looked(CheckCauses)
-		if !b.explained(l, l.fence, latest) {
+		if !b.explained(l, latest) {
 			b.violation(CheckCauses, j, "the lease %d ran out at %d ms, though no fault, pause or timeout explains it", l.fence, due/1000)
 			return
 		}
@@ -52,19 +54,33 @@ func (b *book) judgeLate(j *job, l *held, expired int64) {
 }
 
 // lastExtend is the latest moment, on the server's clock, at which the holder can have extended a lease that was expired
-// at the given one.
+// at the given one: what it sent last may have been long on its way.
 func (b *book) lastExtend(l *held, expired int64) (int64, bool) {
 	if l.proc.noExtend {
 		return l.fence, true
 	}
+	last, ok := b.lastSent(l, expired)
+	if !ok {
+		return 0, false
+	}
+	arrived := last
+	for _, w := range slices.Concat(b.ofProcess[l.proc.name], b.ofProcess[""]) {
+		if w.does(record.Lossy) && w.from <= last && w.to >= last {
+			arrived = max(arrived, w.to)
+		}
+	}
+	return arrived, true
+}
+
+// lastSent is the latest moment at which the holder can have sent an extend.
+func (b *book) lastSent(l *held, expired int64) (int64, bool) {
 	if l.ended != 0 && l.cause == record.CauseTimeout {
 		return b.latest(l.proc, l.ended)
 	}
 	var last int64
 	found := false
-	for i := range b.windows {
-		w := &b.windows[i]
-		if !w.hits(l.proc) || w.from > expired {
+	for _, w := range slices.Concat(b.ofProcess[l.proc.name], b.ofProcess[""]) {
+		if w.from > expired {
 			continue
 		}
 		at := w.fault.bites
@@ -103,5 +119,8 @@ func (b *book) spared(given, expiry, now int64) int64 {
 		allowed = max(allowed, until)
 		return true
 	})
+	if until := b.pardoned(given, now); until > allowed-b.prompt() {
+		allowed = until + b.prompt()
+	}
 	return allowed
 }

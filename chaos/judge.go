@@ -44,6 +44,7 @@ func (b *book) judge(j *job) {
 	}
 	for i := range j.leases {
 		b.judgeLease(j, &j.leases[i])
+		b.expose(&j.leases[i])
 	}
 	for i := range j.leases {
 		l := &j.leases[i]
@@ -225,6 +226,24 @@ func (b *book) judgeLease(j *job, l *held) {
 		b.violation(CheckCounts, j, "a claim says attempt %d with %d failures and %d expiries", l.attempt, l.failures, l.expiries)
 	}
 	b.judgeDeadline(j, l)
+	b.judgeLoss(j, l)
+}
+
+// judgeLoss judges a handler that was told that its lease is lost: whatever became of the lease then, something must
+// have kept its process from renewing it.
+func (b *book) judgeLoss(j *job, l *held) {
+	if l.ended == 0 || l.cause != record.OutLost || l.wait == 0 {
+		return
+	}
+	b.looked(CheckCauses)
+	to, ok := b.latest(l.proc, l.ended)
+	if !ok {
+		b.untold(CheckCauses)
+		return
+	}
+	if !b.explained(l, max(to, l.fence)) {
+		b.violation(CheckCauses, j, "its handler was told that the lease %d is lost, though no fault or pause explains it", l.fence)
+	}
 }
 
 // judgeDeadline is invariant 13: how long a handler's context was alive after the lease's local deadline, standstills of

@@ -14,5 +14,8 @@ func TestMain(m *testing.M) {
 	if orders := os.Getenv(workerVariable); orders != "" {
 		os.Exit(workAs(orders))
 	}
+	if len(os.Args) > 1 && os.Args[1] == commandWorker {
+		os.Exit(playCommand())
+	}
 	redistest.Main(m)
 }

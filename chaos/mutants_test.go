@@ -164,6 +164,24 @@ var mutants = []mutant{
 			}
 		}
 	}},
+	{"a handler is told that its lease is lost, in peace", CheckCauses, func(r *run) {
+		id := r.find(1, acked)
+		end := *r.of(id, record.Returned)[0]
+		r.each(func(e *record.Event) bool {
+			if e.Kind == record.Faulted {
+				e.Target = "another process"
+			}
+			return true
+		})
+		end.Kind, end.Out = record.Ended, record.OutLost
+		log := r.process(id, end.Fence)
+		for i := range *log {
+			if e := &(*log)[i]; e.ID == id && e.Kind == record.Returned {
+				*log = slices.Insert(*log, i, end)
+				break
+			}
+		}
+	}},
 	{"a context is alive after the local deadline", CheckDeadlines, func(r *run) {
 		id := r.find(1, acked)
 		r.of(id, record.Returned)[0].Deadline = r.of(id, record.Returned)[0].At - 300_000

@@ -68,12 +68,18 @@ type passage struct {
 }
 
 // passages finds a way that explains the counters after a lease, of a job that was due since, or, with dead, that has
-// died since.
+// died since: the one with the fewest leases that nobody saw.
 func passages(a counters, endings ending, to counters, redrives int, dead bool) (passage, bool) {
 	steps := []struct {
 		how                ending
 		failures, expiries int
 	}{{byNack, 1, 0}, {byBury, 1, 0}, {byRelease, 0, 0}, {byExpiry, 0, 1}}
+	best, found := passage{}, false
+	take := func(p passage) {
+		if !found || p.unseen < best.unseen {
+			best, found = p, true
+		}
+	}
 	for _, s := range steps {
 		if endings&s.how == 0 {
 			continue
@@ -83,15 +89,15 @@ func passages(a counters, endings ending, to counters, redrives int, dead bool) 
 		case to.redrives == a.redrives:
 			here := s.how == byExpiry || (s.how == byBury) == dead || dead && unseen > 0
 			if here && to.failures == a.failures+s.failures && unseen >= 0 {
-				return passage{s.how, unseen}, true
+				take(passage{s.how, unseen})
 			}
 		case to.redrives > a.redrives && to.redrives-a.redrives <= redrives:
 			if s.how != byRelease && to.failures == 0 {
-				return passage{s.how, to.expiries}, true
+				take(passage{s.how, to.expiries})
 			}
 		}
 	}
-	return passage{}, false
+	return best, found
 }
 
 // judgePair judges a claim by the one before it on the same job.
@@ -115,6 +121,7 @@ func (b *book) judgePair(j *job, a, l *held, t *tally) {
 	if way.how == byExpiry {
 		b.report.Cases["lease ran out"]++
 		b.report.Totals.Redelivered++
+		b.noteRecovery(a, l)
 		if a.started && l.started {
 			b.report.Totals.Duplicated++
 		}

@@ -36,6 +36,6 @@ func TestARealFreezePasses(t *testing.T) {
 	require.EqualValues(t, 4, r.Cases["settle gone"])
 	require.NotZero(t, r.Cases["process stood still"])
 	require.EqualValues(t, 4, r.Cases["context ended: lost"])
-	require.EqualValues(t, 4, r.Check(CheckCauses).Looked)
+	require.EqualValues(t, 8, r.Check(CheckCauses).Looked)
 	require.EqualValues(t, 4, r.Check(CheckLate).Looked)
 }

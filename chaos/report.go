@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/leaseq/leaseq/chaos/record"
 )
@@ -23,6 +24,8 @@ type Report struct {
 	// Cases counts what happened, as kills, expiries or refused settles. A run proves nothing about a case that is 0.
 	Cases  map[string]int64 `json:"cases"`
 	Checks []Result         `json:"checks"`
+
+	recoveries []time.Duration
 }
 
 // Totals are counted job by job.
@@ -39,6 +42,7 @@ type Totals struct {
 	Duplicated   int64 `json:"duplicated"`   // starts of jobs whose handler had been started before, by a lease that ran out
 	Left         int64 `json:"left"`         // jobs in a place at the end
 	LeftDead     int64 `json:"left_dead"`    // of them, dead
+	Exposed      int64 `json:"exposed"`      // started leases that a fault, a standstill or a timeout may let run out: Duplicated is no more
 	Redelivered  int64 `json:"redelivered"`  // jobs of which a lease ran out, and that were claimed again
 }
 

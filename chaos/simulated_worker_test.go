@@ -58,6 +58,7 @@ func (s *sim) claim(p *simProcess, j *simJob, sent int64) {
 		}
 		line.Wait = late*1000 + s.now - sent
 		line.Deadline = j.deadline - p.offset
+		j.running = line.Fence
 		s.write(p, line)
 		run := 1000 + s.rng.Int64N(20_000)
 		if s.rng.IntN(200) == 0 {
@@ -74,11 +75,18 @@ func (s *sim) beat(p *simProcess, j *simJob, fence int64) {
 
 func (s *sim) beatIn(p *simProcess, j *simJob, fence, in int64) {
 	s.by(p, in, func() {
-		if j.place != "processing" || j.fence != fence || s.now >= j.deadline || j.cancelled {
+		if j.place != "processing" || j.fence != fence || s.now >= j.deadline {
 			return
 		}
 		if s.down > s.now {
 			s.beatIn(p, j, fence, 50_000)
+			return
+		}
+		if j.cancelled {
+			if j.running == fence {
+				j.told = fence
+				s.write(p, record.Event{Kind: record.Ended, ID: j.id, Fence: fence, Out: record.OutCancelled, Deadline: j.deadline - p.offset})
+			}
 			return
 		}
 		j.expiry, j.deadline = (s.now+simLease+999)/1000*1000, s.now-100+simLease
@@ -96,7 +104,7 @@ func (s *sim) end(p *simProcess, j *simJob, start record.Event) {
 	if j.fence == start.Fence {
 		deadline = j.deadline - p.offset
 	}
-	if s.now-p.offset > deadline {
+	if s.now-p.offset > deadline && j.told != start.Fence {
 		s.write(p, record.Event{Kind: record.Ended, ID: j.id, Fence: start.Fence, Out: record.OutLost, Deadline: deadline})
 		p.Lines[len(p.Lines)-1].At = max(deadline, s.thawed(p)-p.offset)
 	}
@@ -107,6 +115,7 @@ func (s *sim) end(p *simProcess, j *simJob, start record.Event) {
 	case dice < 15:
 		out = record.OutError
 	}
+	j.running = 0
 	s.write(p, record.Event{Kind: record.Returned, ID: j.id, Fence: start.Fence, Out: out, Deadline: deadline})
 	s.after(200+s.rng.Int64N(300), func() { // the request is on its way, whatever becomes of the process
 		s.reach(func() { s.verdict(p, j, start, dice) })

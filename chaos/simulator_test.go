@@ -57,6 +57,7 @@ type simJob struct {
 	fence, expiry                int64
 	owner                        *simProcess
 	cancelled                    bool
+	running, told                int64 // the fence of the handler that runs; of the one whose context a cancel ended
 	deadline                     int64 // the owner's, on the server's clock
 }
 

@@ -1,6 +1,7 @@
 package chaos
 
 import (
+	"math"
 	"slices"
 
 	"github.com/leaseq/leaseq/chaos/record"
@@ -26,10 +27,16 @@ func (b *book) makeWindows() {
 		b.windows = append(b.windows, w)
 	}
 	slices.SortFunc(b.windows, func(x, y window) int { return compare(x.from, y.from) })
+	b.ofProcess = map[string][]*window{}
 	var losing []*window
+	reach := int64(math.MinInt64)
 	for i := range b.windows {
-		if b.windows[i].does(record.Loses) {
-			losing = append(losing, &b.windows[i])
+		w := &b.windows[i]
+		reach = max(reach, w.to)
+		b.reach = append(b.reach, reach)
+		b.ofProcess[w.target] = append(b.ofProcess[w.target], w)
+		if w.does(record.Loses) {
+			losing = append(losing, w)
 		}
 	}
 	for _, j := range b.order {
@@ -40,7 +47,8 @@ func (b *book) makeWindows() {
 // during calls each for the windows that touch a span of the server's time, until it returns false. There are few: a
 // fault is a matter of seconds.
 func (b *book) during(from, to int64, each func(*window) bool) {
-	for i := range b.windows {
+	first, _ := slices.BinarySearch(b.reach, from)
+	for i := first; i < len(b.windows); i++ {
 		w := &b.windows[i]
 		if w.from > to {
 			return
@@ -51,24 +59,30 @@ func (b *book) during(from, to int64, each func(*window) bool) {
 	}
 }
 
-// forgets reports whether an answer about a job lay in a window in which Redis forgets.
+// forgets reports whether an answer about a job lay in a window in which Redis forgets. A lease that was held then counts
+// too: what is forgotten of it may be that it was extended.
 func (b *book) forgets(losing []*window, j *job) bool {
 	for _, w := range losing {
-		in := func(p *process, at int64) bool {
-			lo, ok1 := b.earliest(p, at)
-			hi, ok2 := b.latest(p, at)
+		in := func(p *process, from, to int64) bool {
+			lo, ok1 := b.earliest(p, from)
+			hi, ok2 := b.latest(p, to)
 			if !ok1 || !ok2 {
-				lo, hi = p.wall+at-wallPad, p.wall+at+wallPad
+				lo, hi = p.wall+from-wallPad, p.wall+to+wallPad
 			}
 			return hi >= w.from && lo <= w.to
 		}
 		for k := range j.calls {
-			if c := &j.calls[k]; in(c.proc, c.at) || c.answered != 0 && in(c.proc, c.answered) {
+			if c := &j.calls[k]; in(c.proc, c.at, c.at) || c.answered != 0 && in(c.proc, c.answered, c.answered) {
 				return true
 			}
 		}
 		for k := range j.leases {
-			if l := &j.leases[k]; in(l.proc, l.at) || l.returned != 0 && in(l.proc, l.returned) || l.settled != 0 && in(l.proc, l.settled) {
+			l := &j.leases[k]
+			end := max(l.returned, l.settled)
+			if end == 0 {
+				end = l.proc.last
+			}
+			if in(l.proc, l.at, max(l.at, end)) {
 				return true
 			}
 		}
@@ -76,20 +90,34 @@ func (b *book) forgets(losing []*window, j *job) bool {
 	return false
 }
 
-// explained says whether a fault, a pause or a timeout explains that a lease ran out between two of the server's times.
-func (b *book) explained(l *held, from, to int64) bool {
+// explained says whether a fault, a pause or a timeout explains that a lease was not extended until a moment of the
+// server's. What kept the claim's answer from its holder counts too: the holder's deadline begins with the request.
+func (b *book) explained(l *held, to int64) bool {
 	if l.proc.noExtend || !l.proc.closed && l.settled == 0 {
 		return true
 	}
 	if l.ended != 0 && l.cause != record.OutLost {
 		return true // nobody extends after a timeout, and what shutdown and cancel leave is not extended for ever
 	}
+	from := b.asked(l)
 	found := false
 	b.during(from, to, func(w *window) bool {
-		found = w.does(record.Outage) || w.does(record.Steps) || w.does(record.Loses) || w.hits(l.proc) && !w.does(record.Dies)
+		of := w.does(record.Freezes) || w.does(record.Cut) || w.does(record.Lossy)
+		found = w.does(record.Outage) || w.does(record.Steps) || w.does(record.Loses) || of && w.hits(l.proc)
 		return !found
 	})
-	return found || l.proc.stoodStill(l.at, l.at+to-from) >= b.lease/2
+	return found || l.proc.stoodStill(l.at-(l.fence-from), l.at+to-l.fence) >= b.lease/2
+}
+
+// asked is when a lease was asked for, if that was clearly before it was given: what its holder knows of its end, less a
+// lease, unless it was extended since.
+func (b *book) asked(l *held) int64 {
+	if l.deadline != 0 {
+		if at, ok := b.earliest(l.proc, l.deadline-b.lease); ok {
+			return min(at, l.fence)
+		}
+	}
+	return l.fence
 }
 
 // stoodStill is how long a process was known to stand still in a span of its time.

@@ -1,6 +1,7 @@
 package chaos
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -72,6 +73,23 @@ func TestAnOutageAfterTheLeaseWasDueToExpireSparesNothing(t *testing.T) {
 	require.EqualValues(t, 1, r.check().Check(CheckLate).Violations)
 }
 
+// What a worker had sent when it died was on a slow link: its lease was extended later than it died.
+func TestASlowLinkMayExtendALeaseAfterItsHoldersDeath(t *testing.T) {
+	t.Parallel()
+	violations := func(target string) int64 {
+		r := newRun(t)
+		ranOut := r.late()
+		if target == "its own" {
+			log := *r.process(r.ranOut(), r.of(r.ranOut(), record.Started)[0].Fence)
+			target = log[0].Process
+		}
+		r.window(record.Lossy, target, ranOut-2*simLease, ranOut-simLease+800_000)
+		return r.check().Check(CheckLate).Violations
+	}
+	require.EqualValues(t, 1, violations("another"))
+	require.Zero(t, violations("its own"))
+}
+
 func TestSlackIsAddedToBoundsOfTime(t *testing.T) {
 	t.Parallel()
 	r := newRun(t)
@@ -112,6 +130,27 @@ func TestAStandstillExplainsALeaseThatRanOut(t *testing.T) {
 	start := r.of(r.ranOut(), record.Started)[0]
 	*log = append(*log, record.Event{Kind: record.Paused, At: start.At + 1000, Until: start.At + 900_000})
 	require.Less(t, r.check().Check(CheckCauses).Violations, before)
+}
+
+// A claim's answer came so late that little of the lease was left. What kept it away was over when the claim ran.
+func TestAFaultBeforeALateAnswerExplainsTheLossRightAfterIt(t *testing.T) {
+	t.Parallel()
+	violations := func(window bool) int64 {
+		r := newRun(t)
+		id := r.find(1, acked)
+		start, returned := r.of(id, record.Started)[0], r.of(id, record.Returned)[0]
+		start.Deadline = start.At + 100
+		returned.Deadline = start.Deadline
+		log := r.process(id, start.Fence)
+		at := slices.IndexFunc(*log, func(e record.Event) bool { return e.Kind == record.Returned && e.ID == id })
+		*log = slices.Insert(*log, at, record.Event{Kind: record.Ended, At: start.At + 150, ID: id, Fence: start.Fence, Out: record.OutLost, Deadline: start.Deadline})
+		if window {
+			r.window(record.Outage, "", start.Fence-700_000, start.Fence-500_000)
+		}
+		return r.check().Check(CheckCauses).Violations
+	}
+	require.EqualValues(t, 1, violations(false))
+	require.Zero(t, violations(true))
 }
 
 func TestAContextThatOutlivedItsDeadlineInAFrozenProcessIsExcused(t *testing.T) {

@@ -3,6 +3,7 @@ package record
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/leaseq/leaseq/reliable"
 )
@@ -17,7 +18,11 @@ type Call struct {
 func (r *Recorder) Begin(op, id string) *Call { return r.begin(&Event{Op: op, ID: id}) }
 
 func (r *Recorder) begin(e *Event) *Call {
-	c := &Call{r: r, n: r.calls.Add(1)}
+	c := &Call{r: r}
+	if r == nil {
+		return c
+	}
+	c.n = r.calls.Add(1)
 	e.Kind, e.Call = Called, c.n
 	r.Write(e)
 	return c
@@ -72,6 +77,14 @@ func (c *Call) Resolve(ctx context.Context, unknown *reliable.UnknownError) erro
 // Enqueue is [reliable.Queue.Enqueue], written down. The ID is made here where the item has none. An item with At has
 // a delay of -1 in the history, and its due time is not judged. The Call is for Resolve.
 func (r *Recorder) Enqueue(ctx context.Context, q *reliable.Queue, item reliable.Item) (reliable.Enqueued, *Call, error) {
+	c := r.enqueue(&item)
+	one, err := q.Enqueue(ctx, item)
+	c.Done(err)
+	return one, c, err
+}
+
+// enqueue writes that a job is about to be enqueued, and makes its ID where it has none.
+func (r *Recorder) enqueue(item *reliable.Item) *Call {
 	if item.ID == "" {
 		item.ID = reliable.NewID()
 	}
@@ -79,10 +92,21 @@ func (r *Recorder) Enqueue(ctx context.Context, q *reliable.Queue, item reliable
 	if !item.At.IsZero() {
 		delay = -1
 	}
-	c := r.begin(&Event{Op: OpEnqueue, ID: item.ID, Delay: delay})
-	one, err := q.Enqueue(ctx, item)
-	c.Done(err)
-	return one, c, err
+	return r.begin(&Event{Op: OpEnqueue, ID: item.ID, Delay: delay})
+}
+
+// EnqueueMany is [reliable.Queue.EnqueueMany], written down. There is one Call for each item, for Resolve.
+func (r *Recorder) EnqueueMany(ctx context.Context, q *reliable.Queue, items []reliable.Item) ([]reliable.Enqueued, []*Call, error) {
+	items = slices.Clone(items)
+	calls := make([]*Call, len(items))
+	for i := range items {
+		calls[i] = r.enqueue(&items[i])
+	}
+	results, err := q.EnqueueMany(ctx, items)
+	for i, c := range calls {
+		c.Done(results[i].Err)
+	}
+	return results, calls, err
 }
 
 // Cancel is [reliable.Queue.Cancel], written down.

@@ -80,6 +80,7 @@ const (
 	Lossy   = "lossy"   // Target's replies were lost or late
 	Outage  = "outage"  // Redis answered nobody, or no sweeper ran
 	Steps   = "steps"   // the server's clock was moved, by Delay (negative: back)
+	Skews   = "skews"   // Target's wall clock is wrong by Delay from its start on, and may jump
 	Loses   = "loses"   // what was answered meanwhile may be forgotten, as after a failover or a loss of power
 )
 

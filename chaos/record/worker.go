@@ -12,16 +12,24 @@ import (
 // ConsumerOptions.Middleware, and goes with Hooks.
 func (r *Recorder) Middleware() reliable.Middleware {
 	return func(next reliable.Handler) reliable.Handler {
+		if r == nil {
+			return next
+		}
 		return reliable.HandlerFunc(func(ctx context.Context, job *reliable.Job) (err error) {
 			told := make(chan struct{})
+			ended := func() {
+				r.Write(&Event{Kind: Ended, ID: job.ID, Fence: job.Fence(), Out: causeOf(ctx), Deadline: r.since(job.Deadline())})
+			}
 			unwatch := context.AfterFunc(ctx, func() {
 				defer close(told)
-				r.Write(&Event{Kind: Ended, ID: job.ID, Fence: job.Fence(), Out: causeOf(ctx), Deadline: r.since(job.Deadline())})
+				ended()
 			})
 			out := OutPanic
 			defer func() {
 				if !unwatch() {
 					<-told
+				} else if ctx.Err() != nil { // the handler was quicker than the watch
+					ended()
 				}
 				r.Write(&Event{Kind: Returned, ID: job.ID, Fence: job.Fence(), Out: out, Deadline: r.since(job.Deadline())})
 			}()
@@ -53,6 +61,9 @@ func causeOf(ctx context.Context) string {
 // nil. OnOverdue and OnError of more are taken as they are, but for an OnError about one job, whose settle's outcome is
 // then unknown.
 func (r *Recorder) Hooks(more *reliable.Hooks) *reliable.Hooks {
+	if r == nil {
+		return more
+	}
 	var theirs reliable.Hooks
 	if more != nil {
 		theirs = *more

@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"strconv"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -48,7 +49,10 @@ func TestPathAndEnvironmentReachTheServer(t *testing.T) {
 		t.Skip("needs a shell")
 	}
 	path := filepath.Join(t.TempDir(), "wrapper")
-	require.NoError(t, os.WriteFile(path, []byte("#!/bin/sh\nexec redis-server \"$@\" --maxmemory \"$REDISPROC_TEST_MEMORY\"\n"), 0o700))
+	syscall.ForkLock.RLock() // a process started meanwhile would have the file open for writing, and then it cannot be run
+	err := os.WriteFile(path, []byte("#!/bin/sh\nexec redis-server \"$@\" --maxmemory \"$REDISPROC_TEST_MEMORY\"\n"), 0o700)
+	syscall.ForkLock.RUnlock()
+	require.NoError(t, err)
 	s := start(t, &Options{Path: path, Env: []string{"REDISPROC_TEST_MEMORY=30mb"}})
 	assert.Contains(t, mustAsk(t, s, "INFO", "memory"), "maxmemory:31457280\r\n")
 }

@@ -24,8 +24,15 @@ import (
 	"go.uber.org/goleak"
 )
 
-// Main runs the tests, ends the shared server, fails if a goroutine is left, and exits. It is for TestMain.
-func Main(m *testing.M) { os.Exit(run(m)) }
+// Main runs the tests, ends the shared server, fails if a goroutine is left, does what is given, and exits. It is for
+// TestMain.
+func Main(m *testing.M, after ...func()) {
+	code := run(m)
+	for _, do := range after {
+		do()
+	}
+	os.Exit(code)
+}
 
 func run(m interface{ Run() int }) int {
 	code := m.Run()
