@@ -45,8 +45,9 @@ type role struct{ scripts, commands string }
 // roles has a row for each user. A new script needs a place here, and its commands one in docs/reaper.md.
 var roles = map[string]role{
 	"leaseq-sidecar":  {"expire trim stats", "INFO SMEMBERS"},
-	"leaseq-consumer": {"claim settle extend expire trim policy wake stats open seal close", "BLPOP SADD"},
+	"leaseq-consumer": {"claim settle extend expire trim policy wake stats open seal close begin commit giveup keep look", "BLPOP SADD"},
 	"leaseq-producer": {"enqueue open seal close", "SADD"},
+	"leaseq-guard":    {"begin commit giveup keep look trim open seal close", ""},
 	"leaseq-operator": {"cancel redrive purge inspect stats delete erase wake open seal close", "INFO SADD SCAN SMEMBERS SREM ZRANGE"},
 }
 
@@ -91,7 +92,7 @@ var notCommands = []string{"AGAIN", "COUNT", "LIMIT", "NOSESSION", "SHORT", "STA
 func readScripts(t *testing.T) map[string][]string {
 	t.Helper()
 	functions, bodies := map[string]string{}, map[string]string{}
-	for _, dir := range []string{"lease/lua", "internal/script/lua"} {
+	for _, dir := range []string{"lease/lua", "idempotency/lua", "internal/script/lua"} {
 		files, err := filepath.Glob(filepath.Join("..", "..", dir, "*.lua"))
 		require.NoError(t, err)
 		require.NotEmpty(t, files)

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/leaseq/leaseq/idempotency"
 	"github.com/leaseq/leaseq/internal/redisproc"
 	"github.com/leaseq/leaseq/internal/redistest"
 	"github.com/leaseq/leaseq/lease"
@@ -123,6 +124,18 @@ func TestACommandThatTheACLForbidsIsNamedWithTheDocumentedRights(t *testing.T) {
 	assert.Equal(t, 1, strings.Count(p.err.String(), "somebody has to change something"))
 }
 
+// hasEffects needs every command that effects need: one that is refused, one that is done, and one done with the ack.
+func hasEffects(ctx context.Context, job *reliable.Job) error {
+	refused := func(context.Context) error { return idempotency.NotDone(errors.New("refused")) }
+	if err := job.Once(ctx, "refused", refused); !errors.Is(err, idempotency.ErrNotDone) {
+		return err
+	}
+	if err := job.Once(ctx, "first", func(context.Context) error { return nil }); err != nil {
+		return err
+	}
+	return job.OnceAndAck(ctx, "second", func(context.Context) error { return nil })
+}
+
 func TestProducerAndConsumerWorkAsTheDocumentedUsers(t *testing.T) {
 	t.Parallel()
 	server := redistest.Server(t, nil)
@@ -137,6 +150,8 @@ func TestProducerAndConsumerWorkAsTheDocumentedUsers(t *testing.T) {
 	var failures, releases atomic.Int64
 	c, err := reliable.NewConsumer(worker, reliable.HandlerFunc(func(ctx context.Context, job *reliable.Job) error {
 		switch job.Kind {
+		case "has.effects":
+			return hasEffects(ctx, job)
 		case "fails.once":
 			if failures.Add(1) == 1 {
 				return reliable.RetryAfter(10*time.Millisecond, errors.New("once"))
@@ -165,7 +180,7 @@ func TestProducerAndConsumerWorkAsTheDocumentedUsers(t *testing.T) {
 	go func() { ended <- c.Run(ctx) }()
 
 	none := 0
-	for _, kind := range []string{"works", "fails.once", "gives.back", "useless", "panics", "longer.than.its.lease"} {
+	for _, kind := range []string{"works", "has.effects", "fails.once", "gives.back", "useless", "panics", "longer.than.its.lease"} {
 		item := reliable.Item{Kind: kind, ID: kind, Payload: []byte("{}")}
 		if kind == "panics" {
 			item.MaxRetries = &none
@@ -178,7 +193,7 @@ func TestProducerAndConsumerWorkAsTheDocumentedUsers(t *testing.T) {
 	store := newStore(t, admin, "leaseq", "orders", length)
 	require.Eventually(t, func() bool {
 		stats, err := store.Stats(t.Context())
-		return err == nil && stats.Counters["acked"] == 4 && stats.Dead == 2
+		return err == nil && stats.Counters["acked"] == 5 && stats.Dead == 2
 	}, within, 10*time.Millisecond)
 	stop()
 	require.NoError(t, <-ended)
@@ -197,6 +212,9 @@ func TestAnOperatorWorksAsTheDocumentedUser(t *testing.T) {
 	grant(t, admin, "leaseq-operator")
 	store := newStore(t, admin, "leaseq", "orders", time.Minute)
 	enqueue(t, store, "a", "b", "c", "d")
+	for _, id := range []string{"b", "d"} {
+		require.NoError(t, admin.HSet(t.Context(), "leaseq:v1:{orders}:once:"+id, "owner", "somebody").Err())
+	}
 	for _, job := range claim(t, store, 3) {
 		settle(t, store, lease.Bury, &job)
 	}
@@ -216,6 +234,9 @@ func TestAnOperatorWorksAsTheDocumentedUser(t *testing.T) {
 	require.NoError(t, err)
 	_, err = q.Cancel(t.Context(), "d")
 	require.NoError(t, err)
+	records, err := admin.Keys(t.Context(), "*:once:*").Result()
+	require.NoError(t, err)
+	assert.Empty(t, records)
 	var cursor reliable.Cursor
 	n, err := q.RedriveNext(t.Context(), &cursor, 10)
 	require.NoError(t, err)
@@ -223,6 +244,33 @@ func TestAnOperatorWorksAsTheDocumentedUser(t *testing.T) {
 	require.NoError(t, q.Close(t.Context()))
 	code, _, errOut := invoke(t, nil, "queue", "delete", "orders", "--yes", "--wait", "0s", "--redis", "redis://leaseq-operator:"+aclPassword+"@"+server.Addr())
 	assert.Zero(t, code, errOut)
+	nothingDenied(t, admin)
+}
+
+func TestAGuardWorksAsTheDocumentedUser(t *testing.T) {
+	t.Parallel()
+	server := redistest.Server(t, nil)
+	admin := redistest.AdminClient(t, server, nil)
+	grant(t, admin, "leaseq-guard")
+	g, err := idempotency.New(as(t, server, "leaseq-guard"), "orders", &idempotency.Options{Lease: 300 * time.Millisecond})
+	require.NoError(t, err)
+	for range 2 {
+		got, err := idempotency.Do(t.Context(), g, "done", func(context.Context) (int, error) { return 7, nil }, nil)
+		require.NoError(t, err)
+		assert.Equal(t, 7, got)
+	}
+	a, err := g.Begin(t.Context(), "kept", nil)
+	require.NoError(t, err)
+	first, err := admin.HGet(t.Context(), "leaseq:v1:{orders}:guard:kept", "until").Int64()
+	require.NoError(t, err)
+	require.Eventually(t, func() bool {
+		until, err := admin.HGet(t.Context(), "leaseq:v1:{orders}:guard:kept", "until").Int64()
+		return err == nil && until > first
+	}, within, 10*time.Millisecond, "its lease is moved on")
+	_, err = g.Begin(t.Context(), "kept", nil)
+	require.ErrorAs(t, err, new(*idempotency.InFlightError))
+	require.NoError(t, a.Permit.Abort(t.Context()))
+	require.NoError(t, g.Close(t.Context()))
 	nothingDenied(t, admin)
 }
 

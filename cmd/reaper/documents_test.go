@@ -13,6 +13,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/leaseq/leaseq/chaos"
+	"github.com/leaseq/leaseq/chaos/record"
 	"github.com/leaseq/leaseq/internal/redisproc"
 	"github.com/leaseq/leaseq/internal/redistest"
 )
@@ -60,7 +62,11 @@ func TestEveryURLInTheDocumentsIsUnderstood(t *testing.T) {
 
 func TestEveryVariableInTheDocumentsExists(t *testing.T) {
 	t.Parallel()
-	exists := map[string]bool{redistest.EnvServer: true}
+	exists := map[string]bool{
+		redistest.EnvServer: true,
+		record.EnvURL:       true, record.EnvPrefix: true, record.EnvQueue: true, record.EnvSlots: true, record.EnvLease: true,
+		record.EnvHistory: true, record.EnvProcess: true, chaos.EnvSlack: true,
+	}
 	var walk func(cmd *cobra.Command)
 	walk = func(cmd *cobra.Command) {
 		cmd.Flags().VisitAll(func(f *pflag.Flag) { exists[twin(f.Name)] = true })

@@ -86,7 +86,7 @@ func (f *lookFlags) registered(ctx context.Context) ([]string, error) {
 func checkURL(flags *pflag.FlagSet) error {
 	f := flags.Lookup("redis")
 	if f == nil || f.Value.String() == "" || flags.Lookup(passwordFlag) != nil {
-		return nil // demo: no server is given; the others check theirs with all that belongs to it
+		return nil // demo and chaos: no server is given; the others check theirs with all that belongs to it
 	}
 	if _, err := parseURL(f.Value.String()); err != nil {
 		return fmt.Errorf("--redis: %w", err)
@@ -94,10 +94,10 @@ func checkURL(flags *pflag.FlagSet) error {
 	return nil
 }
 
-// ownServer is the one flag without a twin: the demonstration works on a server that was meant for work only if it is told
-// so on the command line.
+// ownServer is the one flag without a twin: the demonstration, and a storm, are made on a server that was meant for work
+// only if that is said on the command line.
 func ownServer(cmd *cobra.Command, f *pflag.Flag) bool {
-	return cmd.Name() == "demo" && f.Name == "redis"
+	return (cmd.Name() == "demo" || cmd.Name() == "chaos") && f.Name == "redis"
 }
 
 // twin is the environment variable that a flag's value can come from.

@@ -5,10 +5,8 @@ package main
 import (
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -21,20 +19,6 @@ import (
 	"github.com/leaseq/leaseq/lease"
 )
 
-// build makes the program once for all tests of this file.
-var build = sync.OnceValues(func() ([]byte, error) {
-	dir, err := os.MkdirTemp("", "leaseq-reaper-")
-	if err != nil {
-		return nil, err
-	}
-	defer os.RemoveAll(dir)
-	path := filepath.Join(dir, "reaper")
-	if out, err := exec.Command("go", "build", "-o", path, ".").CombinedOutput(); err != nil {
-		return out, err
-	}
-	return os.ReadFile(path)
-})
-
 // A child is the program as a process.
 type child struct {
 	cmd      *exec.Cmd
@@ -45,12 +29,16 @@ type child struct {
 // spawn starts the program with LEASEQ_REDIS, and no other of our variables, in its environment.
 func spawn(t *testing.T, url string, args ...string) *child {
 	t.Helper()
-	program, err := build()
-	require.NoError(t, err, string(program))
-	path := filepath.Join(t.TempDir(), "reaper")
-	require.NoError(t, os.WriteFile(path, program, 0o700))
+	return spawnWith(t, []string{"LEASEQ_REDIS=" + url}, args...)
+}
+
+// spawnWith starts the program with some variables, and no other of ours, in its environment.
+func spawnWith(t *testing.T, env []string, args ...string) *child {
+	t.Helper()
+	path, err := build()
+	require.NoError(t, err)
 	c := &child{cmd: exec.Command(path, args...), ended: make(chan struct{})}
-	c.cmd.Env = append(slices.DeleteFunc(os.Environ(), func(pair string) bool { return strings.HasPrefix(pair, "LEASEQ_") }), "LEASEQ_REDIS="+url)
+	c.cmd.Env = append(slices.DeleteFunc(os.Environ(), func(pair string) bool { return strings.HasPrefix(pair, "LEASEQ_") }), env...)
 	c.cmd.Stdout, c.cmd.Stderr = &c.out, &c.err
 	require.NoError(t, c.cmd.Start())
 	go func() {
@@ -78,7 +66,7 @@ func (c *child) exitCode(t *testing.T) int {
 func TestTheSidecarAsAProcessRedeliversAnAbandonedJobAndEndsCleanlyAtSIGTERM(t *testing.T) {
 	t.Parallel()
 	rdb, prefix := redistest.Client(t), newPrefix()
-	store := newStore(t, rdb, prefix, redistest.Queue(t), 500*time.Millisecond)
+	store := newStore(t, rdb, prefix, redistest.Queue(t), 2*time.Second) // nobody extends the second lease: it must outlast the test
 	c := spawn(t, serverURL(t), "run", "--prefix", prefix)
 	c.err.await(t, "sweeping begins", store.Queue())
 

@@ -31,6 +31,8 @@ func parseURL(text string) (*endpoint, error) {
 	switch {
 	case u.Scheme == "unix" && (query.Has("master_name") || query.Has("cluster") || query.Has("addr")):
 		return nil, errors.New("master_name, cluster and addr are for redis:// and rediss://, not for a unix socket")
+	case u.Scheme == "unix" && strings.Contains(u.Path, ":") && strings.Contains(u.Path, "@"):
+		return nil, errNotURL
 	case u.Scheme == "unix":
 		return singleURL(u)
 	case u.Scheme != "redis" && u.Scheme != "rediss":
@@ -70,7 +72,7 @@ func checkParts(u *url.URL, query url.Values) error {
 		}
 	}
 	for _, addr := range query["addr"] {
-		if host, port, err := net.SplitHostPort(addr); err != nil || host == "" || port == "" || strings.Contains(host, "@") {
+		if host, port, err := net.SplitHostPort(addr); err != nil || host == "" || port == "" || strings.Contains(addr, "@") {
 			return errors.New("a parameter addr is not host:port; user and password stand once, before the first host")
 		}
 	}
@@ -110,6 +112,8 @@ func failoverURL(u *url.URL) (*endpoint, error) {
 		return nil, clientError(err)
 	case o.MasterName == "":
 		return nil, errors.New("the parameter master_name is empty: want the name that the Sentinels know the primary by")
+	case strings.Contains(o.MasterName, "@"): // Sentinel has no such names
+		return nil, errNotURL
 	case o.RouteByLatency || o.RouteRandomly || o.ReplicaOnly:
 		return nil, errors.New("route_by_latency, route_randomly and replica_only read from replicas: leases are on the primary only")
 	}
@@ -131,13 +135,18 @@ func clusterURL(u *url.URL) (*endpoint, error) {
 	return &endpoint{told: "the Cluster at " + strings.Join(o.Addrs, ", "), scheme: u.Scheme, cluster: o}, nil
 }
 
-// clientError is for mistakes in parameters, which the client library tells without any secret.
+// clientError is for mistakes in parameters. What the client library says of a value is left out: a password that is not
+// percent-encoded can be part of it.
 func clientError(err error) error {
 	text := strings.TrimPrefix(err.Error(), "redis: ")
 	if name, ok := strings.CutPrefix(text, "unexpected option: "); ok {
+		if strings.Contains(name, "@") {
+			return errNotURL
+		}
 		return fmt.Errorf("the URL has parameters that are not known here: %s (files for TLS are given by --tls-ca, --tls-cert and --tls-key; "+
 			"user and password by --user and --password-file, or before the host, and for Sentinel those of the primary as username=, password=)", name)
 	}
+	text, _, _ = strings.Cut(text, ": ")
 	return errors.New(text)
 }
 

@@ -34,6 +34,7 @@ const rootExample = `  reaper run                                        look af
   reaper stats --json orders | jq '.queues[0].dead'
   reaper enqueue orders --kind order.close '{"id":"10086"}' --delay 30m
   reaper queue delete orders --dry-run
+  reaper chaos --report storm.html                  kill, freeze and cut off workers, and check every job
   source <(reaper completion bash)                  complete commands, flags and names of queues`
 
 func newRoot(a *App) *cobra.Command {
@@ -49,7 +50,7 @@ func newRoot(a *App) *cobra.Command {
 	for _, cmd := range []*cobra.Command{run, stats} {
 		cmd.ValidArgsFunction = completeQueues(a, math.MaxInt)
 	}
-	root.AddCommand(run, newQueuesCommand(a), stats, newEnqueueCommand(a), newQueueCommand(a), newVersionCommand(a),
+	root.AddCommand(run, newQueuesCommand(a), stats, newEnqueueCommand(a), newQueueCommand(a), newChaosCommand(a), newVersionCommand(a),
 		demo.Command(a.out, a.err), demo.WorkerCommand())
 	return root
 }

@@ -5,7 +5,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -41,10 +40,8 @@ func terminal(t *testing.T) (person, program *os.File) {
 // be seen there.
 func onTerminal(t *testing.T, url, answer string, args ...string) (code int, screen string) {
 	t.Helper()
-	built, err := build()
-	require.NoError(t, err, string(built))
-	path := filepath.Join(t.TempDir(), "reaper")
-	require.NoError(t, os.WriteFile(path, built, 0o700))
+	path, err := build()
+	require.NoError(t, err)
 	person, program := terminal(t)
 	defer person.Close()
 	cmd := exec.Command(path, args...)

@@ -57,12 +57,8 @@ func (a *accounts) enter(l *line) {
 		d = &delivery{start: *l}
 		a.byFence[l.Fence] = d
 		a.byID[l.ID] = append(a.byID[l.ID], d)
-	case isEffect:
-		if d == nil || d.start.ID != l.ID {
-			a.wrong("worker %s did the side effect of %s without having started it", l.Worker, l.ID)
-			return
-		}
-		d.effects = append(d.effects, *l)
+	case isEffect, isDoubt:
+		a.enterEffect(d, l)
 	case isFinish:
 		a.finishes = append(a.finishes, *l)
 		if d == nil || d.start.ID != l.ID {
@@ -78,6 +74,24 @@ func (a *accounts) enter(l *line) {
 			}
 			a.acked[l.ID] = d
 		}
+	}
+}
+
+// enterEffect books a side effect, or the answer that it is in doubt, which is given before a worker does it.
+func (a *accounts) enterEffect(d *delivery, l *line) {
+	switch {
+	case d == nil || d.start.ID != l.ID:
+		what := "did the side effect"
+		if l.Event == isDoubt {
+			what = "was in doubt about the side effect"
+		}
+		a.wrong("worker %s %s of %s without having started it", l.Worker, what, l.ID)
+	case l.Event == isEffect:
+		d.effects = append(d.effects, *l)
+	case len(d.effects) > 0:
+		a.wrong("worker %s was in doubt about the side effect of %s, which it had done itself", l.Worker, l.ID)
+	default:
+		d.doubt = l
 	}
 }
 
@@ -97,8 +111,8 @@ func (a *accounts) next(id string, fence int64) *delivery {
 	return nil
 }
 
-// diedAfterEffect says whether the last delivery of a job did its side effect under a worker that ended without a word,
-// and nobody wrote how it ended.
+// diedAfterEffect says whether the last delivery of a job was under a worker that ended without a word, nobody wrote how
+// it ended, and the side effect had happened, in it or before.
 func (a *accounts) diedAfterEffect(id string) bool {
 	list := a.byID[id]
 	if len(list) == 0 {
@@ -106,7 +120,7 @@ func (a *accounts) diedAfterEffect(id string) bool {
 	}
 	last := list[len(list)-1]
 	_, silent := a.silent[last.start.PID]
-	return silent && last.finish == nil && len(last.effects) > 0
+	return silent && last.finish == nil && len(a.effects(id)) > 0
 }
 
 // open returns the deliveries of a worker whose end nobody wrote.

@@ -54,8 +54,9 @@ func Command(out, errOut io.Writer) *cobra.Command {
 		Use:   "demo",
 		Short: "Kill and freeze workers in the middle of jobs, and see that no job is lost",
 		Long: `Enqueues the jobs of a made-up web shop, starts three worker processes, kills one of them (SIGKILL) in the
-middle of jobs, freezes another (SIGSTOP) past its leases and thaws it, and shows what becomes of the jobs. Then
-it prints a ledger, computed from a file that the workers wrote and from Redis.
+middle of jobs, freezes another (SIGSTOP) past its leases and thaws it, and shows what becomes of the jobs, and
+of their side effects, which go through the guard of package idempotency. Then it prints a ledger, computed from a
+file that the workers wrote and from Redis.
 
 It needs nothing: without --redis it uses a redis-server of its own if there is one on PATH, else a Redis inside this
 process. It takes about ten seconds, and fails if the ledger does not balance.`,
@@ -127,7 +128,7 @@ func newStage(ctx context.Context, o *options, live io.Writer) (*stage, error) {
 	}
 	s := &stage{
 		options: o, orders: orders, byID: map[string]*order{}, story: newStory(live, len(orders)), began: time.Now(),
-		running: map[int]map[int64]line{}, up: map[int]bool{}, refused: map[int]int{}, expiries: map[string]int{},
+		running: map[int]map[int64]line{}, effects: map[int64]line{}, up: map[int]bool{}, refused: map[int]int{}, expiries: map[string]int{},
 	}
 	for i := range orders {
 		s.byID[orders[i].ID] = &orders[i]
@@ -175,7 +176,7 @@ func (s *stage) strike(keepFile bool) error {
 	}
 	if s.server != nil {
 		if !s.server.own && s.queue != nil && !s.options.keep {
-			problems = append(problems, s.server.clean(ctx, s.queue.Name()))
+			problems = append(problems, s.server.clean(ctx, s.queue.Name(), s.orders))
 		}
 		problems = append(problems, s.server.close(ctx))
 	}

@@ -95,6 +95,11 @@ func assertBalanced(t *testing.T, object map[string]any) {
 	if canFreeze {
 		assert.GreaterOrEqual(t, number("stale_refused"), 1.0)
 	}
+	assert.Equal(t, number("acked"), number("effects"), "each acked job has its own, and no other has one")
+	assert.Zero(t, number("double_effects"))
+	assert.GreaterOrEqual(t, number("in_doubt"), 1.0, "the kill is aimed inside an effect")
+	doubts, _ := object["effects_in_doubt"].([]any)
+	assert.Len(t, doubts, int(number("in_doubt")), "each is named")
 	assert.GreaterOrEqual(t, number("recovery_ms_p50"), 0.0)
 	assert.GreaterOrEqual(t, number("recovery_ms_max"), number("recovery_ms_p50"))
 	assert.Empty(t, object["problems"])
@@ -129,6 +134,8 @@ func TestDemoBalancesWithoutAnyRedis(t *testing.T) {
 	assertBalanced(t, object)
 	assert.Equal(t, "miniredis", object["server"])
 	assert.Contains(t, live, "SIGKILL")
+	assert.Contains(t, live, "It died inside the side effect of ")
+	assert.Contains(t, live, "is in doubt")
 	assert.Contains(t, live, "attempt 2")
 	if canFreeze {
 		assert.Contains(t, live, "SIGSTOP")
@@ -153,7 +160,7 @@ func TestDemoPrintsForPeopleAndLeavesNothingOnAGivenServer(t *testing.T) {
 	text := out.String()
 	for _, want := range []string{
 		"the one given, " + shown, "SIGKILL", "The ledger, computed from", "late settles refused", "Interrupted in the middle",
-		"Side effects per job", "Dead letters", "What can still happen twice", "The ledger balances: 120 jobs = 119 acked + 1 dead",
+		"Side effects per job", "In doubt: ", "double effects", "Dead letters", "What can still happen twice", "The ledger balances: 120 jobs = 119 acked + 1 dead",
 	} {
 		assert.Contains(t, text, want)
 	}

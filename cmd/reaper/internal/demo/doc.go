@@ -1,10 +1,10 @@
 // Package demo is `reaper demo`: workers are killed and frozen in the middle of jobs, and a ledger shows that nothing
-// was lost.
+// was lost, and that no side effect was done twice but where the guard said that it may be.
 //
 // The demonstration and its workers are processes of one program. What a worker does it writes into a file that all
-// workers only append to, one JSON line per start, side effect and end of a job. The ledger is computed from that file
-// and from what Redis says at the end, never from anything that the demonstration counted itself: a program that
-// reports its own success proves little.
+// workers only append to, one JSON line per start, side effect and end of a job, and per answer of the guard that a side
+// effect is in doubt. The ledger is computed from that file and from what Redis says at the end, never from anything that
+// the demonstration counted itself: a program that reports its own success proves little.
 package demo
 
 import "time"

@@ -3,14 +3,13 @@ package demo
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"time"
 )
 
 // choose waits until a worker is in the middle of a job, at best of a long one, which goes on for so long that it still
-// is when a signal arrives. There are only a few of those, so it soon takes what there is, and long is false.
-func (s *stage) choose(ctx context.Context) (chosen *worker, long bool, err error) {
+// is when a signal arrives. There are only a few of those, so it soon takes what there is.
+func (s *stage) choose(ctx context.Context) (chosen *worker, err error) {
 	const enough, picky = 300 * time.Millisecond, 300 * time.Millisecond
 	began := time.Now()
 	err = s.until(ctx, "a worker is in the middle of a job", func() (bool, error) {
@@ -26,9 +25,8 @@ func (s *stage) choose(ctx context.Context) (chosen *worker, long bool, err erro
 				}
 			}
 		}
-		long = most >= enough
 		switch {
-		case long, chosen != nil && time.Since(began) > picky:
+		case most >= enough, chosen != nil && time.Since(began) > picky:
 			return true, nil
 		case s.settled:
 			return false, errors.New("all jobs were done before a worker was seen in the middle of one: the machine is too busy")
@@ -36,63 +34,7 @@ func (s *stage) choose(ctx context.Context) (chosen *worker, long bool, err erro
 		chosen = nil
 		return false, nil
 	})
-	return chosen, long, err
-}
-
-// killOne ends a worker with SIGKILL in the middle of jobs, and starts another in its place.
-func (s *stage) killOne(ctx context.Context) error {
-	const inFullSwing = 10
-	err := s.until(ctx, "some jobs are acked", func() (bool, error) { return s.acked >= inFullSwing, nil })
-	if err != nil {
-		return err
-	}
-	w, before, err := s.victim(ctx)
-	if err != nil {
-		return err
-	}
-	if err := w.kill(); err != nil {
-		return err
-	}
-	// What it ended between the look and the signal was not interrupted, and what it began in between was. Its leases
-	// can only have been extended meanwhile, so the later look tells the expiry that counts.
-	after, err := s.inTheMiddle(ctx, w, "killed")
-	if err != nil {
-		return err
-	}
-	s.broken = append(s.broken, after...)
-	s.story.say("%s is in the middle of %d jobs, by its own lines: SIGKILL.", w, len(before))
-	if len(after) == 0 {
-		return fmt.Errorf("the kill missed: worker %s held no running job when it died", w)
-	}
-	s.story.say("  It held the leases of %s, which last up to %v more.", listIDs(after), leaseLength)
-	replacement, err := s.hire()
-	if err != nil {
-		return err
-	}
-	s.story.say("%s is started in its place.", replacement)
-	return nil
-}
-
-// victim chooses the worker to be killed, which is in the middle of jobs. Where the jobs are short it is made to stand
-// still first, so that it cannot end them while it is looked at.
-func (s *stage) victim(ctx context.Context) (*worker, []*interrupted, error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, actBound, errors.New("no worker was seen in the middle of a job"))
-	defer cancel()
-	for {
-		w, long, err := s.choose(ctx)
-		if err != nil {
-			return nil, nil, err
-		}
-		var held []*interrupted
-		if long || !canFreeze {
-			held, err = s.inTheMiddle(ctx, w, "killed")
-		} else {
-			held, err = s.standStill(ctx, w, "killed")
-		}
-		if err != nil || len(held) > 0 {
-			return w, held, err
-		}
-	}
+	return chosen, err
 }
 
 // freezeOne stops a worker in the middle of jobs until all its leases were taken away, and lets it go on.
@@ -133,7 +75,7 @@ func (s *stage) catch(ctx context.Context) (*worker, []*interrupted, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, actBound, errors.New("no worker could be frozen in the middle of a job"))
 	defer cancel()
 	for {
-		w, _, err := s.choose(ctx)
+		w, err := s.choose(ctx)
 		if err != nil {
 			return nil, nil, err
 		}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"time"
 
@@ -29,8 +28,7 @@ type ledger struct {
 
 	Cuts        []cut           // deliveries that a kill or a freeze interrupted
 	P50, Max    time.Duration   // from a stored expiry to the next claim of the job
-	Effects     map[int]int     // how many jobs had their side effect that often
-	Twice       []doubled       // those that had it more than once
+	Effects     effects         // the side effects
 	Letters     []letter        // the dead
 	Lost        []string        // IDs that are acked by nobody, and nowhere
 	Problems    []string        // why the ledger does not balance
@@ -53,19 +51,6 @@ type cut struct {
 	After               time.Duration // from the stored expiry to its claim
 	Again               bool          // there was one
 	End                 string        // what became of the job
-}
-
-// A doubled is a job whose side effect happened more than once.
-type doubled struct {
-	ID    string
-	Times []effect
-}
-
-// An effect is one time, and how the delivery ended that it was part of.
-type effect struct {
-	Worker string
-	Time   time.Time
-	Ended  string
 }
 
 // A letter is a dead letter.
@@ -98,6 +83,7 @@ func (s *stage) settleBooks(ctx context.Context) (*ledger, error) {
 // A delivery is one start of a job by a worker, put together from its lines.
 type delivery struct {
 	start   line
+	doubt   *line // the answer that the side effect is in doubt
 	effects []line
 	finish  *line
 }
@@ -108,7 +94,7 @@ func compute(e *evidence) *ledger {
 	b := &ledger{
 		Jobs: len(e.enqueued), Deliveries: len(a.byFence), Kills: len(a.silent), Lines: len(e.lines), Frozen: e.froze,
 		Expired: a.counter("expired"), Refused: a.counter("refused"), Graces: a.counter("graces"),
-		Dead: len(e.dead), Effects: map[int]int{}, victims: a.silent, interrupted: map[int]int{}, unwritten: map[string]bool{}, Problems: a.problems,
+		Dead: len(e.dead), victims: a.silent, interrupted: map[int]int{}, unwritten: map[string]bool{}, Problems: a.problems,
 	}
 	for _, d := range a.byFence {
 		if d.start.Attempt > 1 {
@@ -116,30 +102,27 @@ func compute(e *evidence) *ledger {
 		}
 	}
 	b.account(e, a)
+	b.countEffects(e, a)
 	b.cuts(e, a)
 	b.letters(e)
 	b.checkBooks(e, a)
 	b.checkPlay(e, a)
+	b.checkDoubts(e, a)
 	return b
 }
 
 // account decides for each ID whether it is acked, in a place, or lost. A worker can be killed after Redis took its ack
-// and before it wrote that down. Such a job is nowhere, had its effect under a worker that ended without a word, and
-// Redis has counted one ack more than there are lines: all of it must be true.
+// and before it wrote that down. Such a job is nowhere, had its effect, was last started by a worker that ended without a
+// word, and Redis has counted one ack more than there are lines: all of it must be true.
 func (b *ledger) account(e *evidence, a *accounts) {
 	unwritten := a.counter("acked") - len(a.acked)
 	for i, id := range e.enqueued {
-		effects := a.effects(id)
-		b.Effects[len(effects)]++
-		if len(effects) > 1 {
-			b.Twice = append(b.Twice, doubled{ID: id, Times: effects})
-		}
 		_, acked := a.acked[id]
 		here := e.jobs[i].Place
 		switch {
 		case acked && here != reliable.Nowhere:
 			b.wrong("%s was acked, and is in %s", id, here)
-		case acked && len(effects) == 0:
+		case acked && len(a.effects(id)) == 0:
 			b.wrong("%s was acked, and its side effect never happened", id)
 		case acked:
 			b.Acked++
@@ -232,6 +215,3 @@ func (b *ledger) verdict(unread bool) error {
 	}
 	return fmt.Errorf("the ledger does not balance, in %d points", len(b.Problems))
 }
-
-// times lists how often side effects happened, sorted.
-func (b *ledger) times() []int { return slices.Sorted(maps.Keys(b.Effects)) }

@@ -13,7 +13,7 @@ import (
 	"github.com/leaseq/leaseq/reliable"
 )
 
-// The small history that all these tests begin with. A (pid 1) is killed between the side effect of job a and its ack, C
+// The small history that all these tests begin with. A (pid 1) is killed inside the side effect of job a, C
 // (pid 3) is frozen in the middle of b and comes late; B (pid 2) does the rest, and has c acked and p dead. Leases end
 // 2 s after their claim.
 const history = `
@@ -29,6 +29,7 @@ const history = `
 {"event":"effect","worker":"B","pid":2,"id":"c","attempt":1,"fence":1700000000000004}
 {"event":"finish","worker":"B","pid":2,"id":"c","attempt":1,"fence":1700000000000004,"outcome":"acked"}
 {"event":"start","worker":"B","pid":2,"id":"a","attempt":2,"expiries":1,"fence":1700000002001000}
+{"event":"doubt","worker":"B","pid":2,"id":"a","attempt":2,"effect":"pay","fence":1700000002001000}
 {"event":"effect","worker":"B","pid":2,"id":"a","attempt":2,"fence":1700000002001000}
 {"event":"finish","worker":"B","pid":2,"id":"a","attempt":2,"fence":1700000002001000,"outcome":"acked"}
 {"event":"start","worker":"B","pid":2,"id":"b","attempt":2,"expiries":1,"fence":1700000002003000}
@@ -55,7 +56,7 @@ func evidenceOf(t *testing.T, file string) *evidence {
 		jobs: []reliable.Info{{ID: "a"}, {ID: "b"}, {ID: "c"}, dead},
 		dead: []reliable.Info{dead},
 		broken: []*interrupted{
-			{line: line{ID: "a", Worker: "A", PID: 1, Fence: 1_700_000_000_000_001}, how: "killed", expiry: expiry},
+			{line: line{ID: "a", Worker: "A", PID: 1, Fence: 1_700_000_000_000_001}, how: "killed", inside: true, expiry: expiry},
 			{line: line{ID: "b", Worker: "C", PID: 3, Fence: 1_700_000_000_000_002}, how: "frozen", expiry: expiry},
 		},
 		signals: []int{1},
@@ -98,34 +99,19 @@ func TestLedgerOfASmallHistory(t *testing.T) {
 	assert.Equal(t, 1, s.Refused)
 	assert.InDelta(t, 1.0, s.RecoveryP50, 1e-9)
 	assert.InDelta(t, 3.0, s.RecoveryMax, 1e-9)
-	assert.Equal(t, map[string]int{"0": 1, "1": 2, "2": 1}, s.Effects)
+	assert.Equal(t, 3, s.Effects)
+	assert.Zero(t, s.Double, "the second of a was in doubt")
+	assert.Equal(t, 1, s.InDoubt)
+	assert.Zero(t, s.Spared)
+	assert.Equal(t, map[string]int{"0": 1, "1": 2, "2": 1}, s.Times)
+	assert.Equal(t, []string{"a"}, s.Twice)
+	assert.Equal(t, []doubtJSON{{ID: "a", Effect: "pay", Worker: "B", Left: "A"}}, s.Doubts)
 	assert.Equal(t, []letterJSON{{ID: "p", Attempts: 1, Reason: "no"}}, s.Letters)
 	assert.Equal(t, []cut{
 		{ID: "a", Worker: "A", How: "killed", By: "B", Retries: 1, After: time.Millisecond, Again: true, End: "acked by B"},
 		{ID: "b", Worker: "C", How: "frozen", By: "B", Retries: 1, After: 3 * time.Millisecond, Again: true, End: "acked by B"},
 	}, b.Cuts)
 	assert.Equal(t, map[int]int{1: 1}, b.interrupted)
-}
-
-func TestSideEffectThatHappenedTwiceIsToldWithItsCause(t *testing.T) {
-	t.Parallel()
-	b := compute(evidenceOf(t, history))
-	require.Len(t, b.Twice, 1)
-	assert.Equal(t, "a", b.Twice[0].ID)
-	times := b.Twice[0].Times
-	require.Len(t, times, 2)
-	assert.Equal(t, [2]string{"A", "the worker was killed before its ack"}, [2]string{times[0].Worker, times[0].Ended})
-	assert.Equal(t, [2]string{"B", "acked"}, [2]string{times[1].Worker, times[1].Ended})
-
-	frozen := history + `{"event":"effect","worker":"C","pid":3,"id":"b","attempt":1,"fence":1700000000000002}` + "\n"
-	b = compute(evidenceOf(t, frozen))
-	assert.Empty(t, b.Problems, "delivery is at least once")
-	assert.Equal(t, map[int]int{0: 1, 1: 1, 2: 2}, b.Effects)
-	assert.Equal(t, "its ack came late, and was refused", b.Twice[1].Times[0].Ended)
-	var page bytes.Buffer
-	b.print(&page)
-	assert.Contains(t, page.String(), "by C: its ack came late, and was refused")
-	assert.NotContains(t, page.String(), "by luck")
 }
 
 func TestJobThatNobodyAckedAndThatIsNowhereIsLost(t *testing.T) {

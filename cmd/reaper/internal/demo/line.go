@@ -23,6 +23,7 @@ type line struct {
 	Failures int     `json:"failures,omitempty"` // of a start: what Redis had counted before
 	Expiries int     `json:"expiries,omitempty"`
 	Fence    int64   `json:"fence,omitempty"`
+	Effect   string  `json:"effect,omitempty"`  // of an effect and of a doubt: its name
 	Outcome  outcome `json:"outcome,omitempty"` // of a finish
 	Reason   string  `json:"reason,omitempty"`  // of a finish, or of trouble
 }
@@ -32,6 +33,7 @@ type event string
 const (
 	isUp      event = "up"      // the worker began
 	isStart   event = "start"   // a handler began with a job
+	isDoubt   event = "doubt"   // the guard said that the effect was begun before, and may have happened
 	isEffect  event = "effect"  // it did what cannot be undone
 	isFinish  event = "finish"  // Redis answered its verdict
 	isTrouble event = "trouble" // a call failed, and is repeated; for readers only

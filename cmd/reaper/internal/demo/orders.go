@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/leaseq/leaseq/reliable"
@@ -59,9 +60,13 @@ func (o *order) item() reliable.Item {
 	}
 }
 
-// pace is how long the pretended work takes up to the side effect, and after it. It follows from the ID, so that every
-// run is the same work.
-func (o *order) pace() (before, after time.Duration) {
+// A pace is how long the pretended work takes: up to the side effect, until that is answered, and after it.
+type pace struct{ before, inside, after time.Duration }
+
+func (p pace) whole() time.Duration { return p.before + p.inside + p.after }
+
+// pace follows from the ID, so that every run is the same work.
+func (o *order) pace() pace {
 	hash := fnv.New32a()
 	_, _ = hash.Write([]byte(o.ID))
 	part := time.Duration(hash.Sum32() % 1000) // of a thousand
@@ -72,12 +77,18 @@ func (o *order) pace() (before, after time.Duration) {
 	case failsOnce, poisonous:
 		whole = 40 * time.Millisecond
 	}
-	before = whole * 3 / 5
-	return before, whole - before
+	p := pace{before: whole * 2 / 5, inside: whole * 3 / 10}
+	p.after = whole - p.before - p.inside
+	return p
+}
+
+// effect names the side effect of the job, of which each has one: that of a "refund.pay" is "pay".
+func (o *order) effect() string {
+	_, verb, _ := strings.Cut(o.Kind, ".")
+	return verb
 }
 
 // left is how long the job will go on that was started at a time, if nothing comes between.
 func (o *order) left(started time.Time) time.Duration {
-	before, after := o.pace()
-	return before + after - time.Since(started)
+	return o.pace().whole() - time.Since(started)
 }

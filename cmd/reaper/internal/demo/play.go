@@ -58,6 +58,7 @@ func (s *stage) startWorkers(ctx context.Context) error {
 	if err == nil {
 		s.story.say("Workers %s are up.", strings.Join(names, ", "))
 		s.story.say("Each runs %d jobs at a time, under leases of %v, and puts back jobs whose leases expired.", slots, leaseLength)
+		s.story.say("Side effects go through the guard: one that is done is not done again, and of one that was cut off the next worker is told.")
 	}
 	return err
 }

@@ -65,6 +65,11 @@ func (b *ledger) printSums(out io.Writer) {
 	if late := b.Graces - 1; late > 0 {
 		row("late sweeps", late, "each spared holders for a lease: a busy machine")
 	}
+	t.AppendSeparator()
+	row("effects", b.Effects.Happened, "jobs whose side effect happened")
+	row("done, not repeated", b.Effects.Spared, "jobs that ran again after their effect: the guard knew")
+	row("in doubt", len(b.Effects.Doubts), "begun, and not written down as done: see below")
+	row("double effects", b.Effects.Double, "beyond the first, and no doubt explains them")
 	t.Render()
 }
 
@@ -97,28 +102,35 @@ func (b *ledger) printCuts(out io.Writer) {
 func (b *ledger) printEffects(out io.Writer) {
 	fmt.Fprintln(out, "\nSide effects per job")
 	t := newTable(out, "times", "jobs", "")
-	for _, n := range b.times() {
+	for _, n := range b.Effects.times() {
 		remark := ""
 		switch {
-		case n == 0 && b.Effects[0] == b.Dead:
+		case n == 0 && b.Effects.Times[0] == b.Dead:
 			remark = "dead letters, which failed before it"
 		case n > 1:
-			var ids []string
-			for _, d := range b.Twice {
-				if len(d.Times) == n {
-					ids = append(ids, d.ID)
-				}
-			}
-			remark = strings.Join(ids, "\n")
+			remark = "see below"
 		}
-		t.AppendRow(table.Row{n, b.Effects[n], remark})
+		t.AppendRow(table.Row{n, b.Effects.Times[n], remark})
 	}
 	t.Render()
-	for _, d := range b.Twice {
-		fmt.Fprintf(out, "%s\n", d.ID)
-		for _, e := range d.Times {
-			fmt.Fprintf(out, "  at %s by %s: %s\n", e.Time.Local().Format("15:04:05.000"), e.Worker, e.Ended)
+	if n := len(b.Effects.Doubts); n > 0 {
+		fmt.Fprintf(out, "\nIn doubt: %d (begun by a worker that was cut off; the next one was told that it may have happened)\n", n)
+	}
+	for _, d := range b.Effects.Doubts {
+		fmt.Fprintf(out, "%s, effect %s: begun by %s, then by %s\n", d.ID, d.Effect, d.Left, d.Worker)
+		printTimes(out, d.Times)
+	}
+	for _, d := range b.Effects.Twice {
+		if !b.Effects.doubted(d.ID) {
+			fmt.Fprintf(out, "%s, NEVER IN DOUBT\n", d.ID)
+			printTimes(out, d.Times)
 		}
+	}
+}
+
+func printTimes(out io.Writer, times []effect) {
+	for _, e := range times {
+		fmt.Fprintf(out, "  at %s by %s: %s\n", e.Time.Local().Format("15:04:05.000"), e.Worker, e.Ended)
 	}
 }
 
@@ -134,18 +146,17 @@ func (b *ledger) printLetters(out io.Writer) {
 	t.Render()
 }
 
-// printLimits says what the ledger does not promise.
+// printLimits says what the guard does, and what can be promised by nobody.
 func (b *ledger) printLimits(out io.Writer) {
 	fmt.Fprint(out, `
-What can still happen twice is the side effect, for delivery is at least once. A worker
-that dies or loses its lease after the side effect and before its ack leaves a job that
-runs again: no queue can know better. Make the effect safe to repeat, as by the job's ID,
-or let your database refuse an older fence (UPDATE … WHERE last_fence < $fence). A guard
-that keeps such records in Redis is not part of this version.
+The side effects went through the guard (Job.BeginOnce), which writes down that one begins
+and that it is done. What is done is not done again, whoever runs the job next.
+
+What can still happen twice is an effect that was begun and not written down as done: its
+worker died before it or after it, and no queue can know which. The guard says so: it is in
+doubt. By default it is done again; a handler may ask the other side first. In a database
+of your own the effect and its record can be one transaction (idempotency/sqlguard).
 `)
-	if len(b.Twice) == 0 {
-		fmt.Fprintln(out, "In this run it did not happen, by luck: another run may show it.")
-	}
 }
 
 // short writes a duration in milliseconds.

@@ -145,13 +145,17 @@ func tooOld(version string) bool {
 	return err1 == nil && err2 == nil && (a < 6 || a == 6 && b < 2)
 }
 
-// clean removes a queue from a server that outlives the demonstration.
-func (s *server) clean(ctx context.Context, queue string) error {
+// clean removes a queue, and the records of its jobs' effects, from a server that outlives the demonstration.
+func (s *server) clean(ctx context.Context, queue string, orders []order) error {
 	partition, err := keys.New(keyPrefix, queue, 0)
 	if err != nil {
 		return err
 	}
-	if err := s.rdb.Unlink(ctx, partition.All()...).Err(); err != nil {
+	all := partition.All()
+	for i := range orders {
+		all = append(all, partition.Once(orders[i].ID))
+	}
+	if err := s.rdb.Unlink(ctx, all...).Err(); err != nil {
 		return fmt.Errorf("the demo's keys are left on the server: %w", err)
 	}
 	if err := s.rdb.SRem(ctx, keys.Registry(keyPrefix), queue).Err(); err != nil {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/leaseq/leaseq/idempotency"
 	"github.com/leaseq/leaseq/reliable"
 )
 
@@ -42,8 +43,8 @@ func (s *shop) handle(ctx context.Context, job *reliable.Job) error {
 	if !ok {
 		return reliable.Discard(fmt.Errorf("job %s is none of the sample", job.ID))
 	}
-	before, after := o.pace()
-	if err := pretend(ctx, before); err != nil {
+	pace := o.pace()
+	if err := pretend(ctx, pace.before); err != nil {
 		return err
 	}
 	switch {
@@ -52,14 +53,34 @@ func (s *shop) handle(ctx context.Context, job *reliable.Job) error {
 	case o.Behaviour == failsOnce && job.Failures == 0:
 		return errors.New("no answer from the provider")
 	}
-	// The last look before what cannot be undone. A process that was frozen may wake up here, long after its lease ran
-	// out and before its context was told.
-	if !time.Now().Before(job.Deadline()) {
-		return reliable.Release(errors.New("woke up after the lease had run out"))
+	note.Effect = o.effect()
+
+	// From here on the guard keeps a record of the effect: that it begins, and that it is done.
+	answer, err := job.BeginOnce(ctx, note.Effect)
+	if err != nil {
+		return err
 	}
-	note.Event = isEffect
-	s.rec.write(note)
-	_ = pretend(ctx, after) // the effect is done: a lease that is lost now changes nothing
+	if answer.InDoubt { // an earlier run began it and did not come to its end: it may have happened
+		note.Event = isDoubt
+		s.rec.write(note)
+	}
+	// Run does nothing where the effect is done, and does it again where that is in doubt: a handler that can ask the
+	// other side whether it happened does so before.
+	_, err = idempotency.Run(ctx, answer, func(ctx context.Context) (done struct{}, err error) {
+		// The last look before what cannot be undone. A process that was frozen may wake up here, long after its lease
+		// ran out and before its context was told.
+		if !time.Now().Before(job.Deadline()) {
+			return done, reliable.Release(errors.New("woke up after the lease had run out"))
+		}
+		note.Event = isEffect
+		s.rec.write(note)
+		_ = pretend(ctx, pace.inside) // it has happened, and the answer is on its way
+		return done, nil
+	}, nil)
+	if err != nil {
+		return err
+	}
+	_ = pretend(ctx, pace.after) // the effect is done: a lease that is lost now changes nothing
 	return nil
 }
 

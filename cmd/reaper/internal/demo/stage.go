@@ -27,6 +27,7 @@ type stage struct {
 
 	enqueued []string               // IDs
 	running  map[int]map[int64]line // by process ID and fence: deliveries that began and did not end, by the lines so far
+	effects  map[int64]line         // by fence: side effects of deliveries that did not end
 	up       map[int]bool           // process IDs of workers that wrote that they are up
 	refused  map[int]int            // by process ID: verdicts that came late
 	expiries map[string]int         // by job: expiries that a start told of
@@ -43,6 +44,7 @@ type stage struct {
 type interrupted struct {
 	line          // the start
 	how    string // killed or frozen
+	inside bool   // killed, when its effect had happened and was not committed
 	expiry time.Time
 	ended  bool // somebody took the lease away
 }
@@ -152,8 +154,13 @@ func (s *stage) note(l line) {
 			s.expiries[l.ID] = l.Expiries
 			s.story.say("  %s again, by %s: attempt %d%s", l.ID, l.Worker, l.Attempt, s.afterExpiry(l))
 		}
+	case isEffect:
+		s.effects[l.Fence] = l
+	case isDoubt:
+		s.story.say("  %s: its effect (%s) is in doubt, for it may have happened; %s does it again", l.ID, l.Effect, l.Worker)
 	case isFinish:
 		delete(s.running[l.PID], l.Fence)
+		delete(s.effects, l.Fence)
 		switch l.Outcome {
 		case wasAcked:
 			s.acked++
