@@ -16,9 +16,12 @@ var Floors = map[string]int{
 	"internal/callback": 0,
 	"testdata":          0,
 
-	"internal/script":    1,
-	"internal/redisproc": 1,
-	"internal/netfault":  1,
+	"internal/script":     1,
+	"internal/childproc":  1,
+	"internal/clockshift": 1,
+	"internal/redisproc":  1,
+	"internal/servershim": 1,
+	"internal/netfault":   1,
 
 	"lease":       2,
 	"idempotency": 2,
@@ -35,12 +38,20 @@ var Floors = map[string]int{
 	"chaos":                 4,
 	"chaos/record":          4,
 
-	"cmd/reaper": 5,
+	"chaos/htmlreport": 5, // shows what chaos has found: a program that only storms links no plots
+
+	"cmd/reaper": 6,
 
 	// For tests only: nothing below can import these.
-	"internal/redistest": 6,
-	"internal/cases":     7,
-	"internal/archtest":  7,
+	"internal/redistest":  6,
+	"internal/oldversion": 6,
+	"internal/cases":      7,
+	"internal/failover":   7,
+	"internal/durability": 7,
+	"internal/archtest":   7,
+	"internal/mutation":   7,
+
+	"internal/mutation/storm": 8, // a command
 }
 
 // optionalFloor is the lowest floor whose packages may know HTTP, a CLI library, Prometheus or OpenTelemetry.
@@ -49,7 +60,7 @@ const optionalFloor = 4
 // optional are the import paths (with all below them) that only the optional floors may import.
 var optional = []string{
 	"net/http", "github.com/spf13", "github.com/jedib0t/go-pretty", "github.com/schollz/progressbar",
-	"github.com/prometheus", "go.opentelemetry.io",
+	"github.com/prometheus", "go.opentelemetry.io", "gonum.org",
 }
 
 // floorOf finds the line that holds for a package: its own, or that of the nearest folder above.

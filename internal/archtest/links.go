@@ -17,7 +17,7 @@ var Linked = map[string]string{
 }
 
 // Libraries are the packages that users embed.
-var Libraries = []string{"reliable", "lease", "reaper", "idempotency", "chaos/record"}
+var Libraries = []string{"reliable", "lease", "reaper", "idempotency", "chaos", "chaos/record"}
 
 // Confined are packages that may import the standard library and these packages of ours alone.
 var Confined = map[string][]string{
@@ -71,7 +71,7 @@ var TestOnly = map[string][]string{
 	"github.com/alicebob/miniredis":   {"internal/redistest", "cmd/reaper"}, // the demo's Redis where there is no other
 	"go.uber.org/goleak":              {"internal/redistest"},
 	"pgregory.net/rapid":              {},
-	"testing":                         {"internal/redistest", "reliable/reliabletest"},
+	"testing":                         {"internal/redistest", "internal/oldversion", "reliable/reliabletest"},
 	Module + "/internal/redistest":    {},
 	Module + "/internal/archtest":     {},
 	Module + "/internal/cases":        {},

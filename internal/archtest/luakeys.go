@@ -3,14 +3,22 @@ package archtest
 import (
 	"fmt"
 	"slices"
+
+	"github.com/leaseq/leaseq/internal/script"
 )
 
-// keyNames finds the names in a script that hold keys: those of its header, what stands in a table of such names, and
-// loop variables over one. The tables are returned, too.
-func keyNames(tokens []luaToken, header []string) (keys, tables map[string]bool) {
+// recordTable is the table of a script's records.
+const recordTable = "records"
+
+// keyNames finds the names in a script that hold keys: those of its header, what stands in a table of such names or in
+// that of the records, and loop variables over one. The tables are returned, too.
+func keyNames(tokens []luaToken, header script.Header) (keys, tables map[string]bool) {
 	keys, tables = map[string]bool{}, map[string]bool{}
-	for _, name := range header {
+	for _, name := range header.Keys {
 		keys[name] = true
+	}
+	if header.Records {
+		tables[recordTable] = true
 	}
 	for known := -1; known != len(keys)+len(tables); {
 		known = len(keys) + len(tables)
@@ -129,7 +137,7 @@ func keyTable(value []luaToken, keys, tables map[string]bool) (rest []luaToken, 
 
 // checkLuaKeys returns every key of a call that is not a name out of KEYS (or, in a function, one of its parameters),
 // and every such name that is given another value.
-func checkLuaKeys(tokens []luaToken, header []string, known map[string]*luaFunction) []string {
+func checkLuaKeys(tokens []luaToken, header script.Header, known map[string]*luaFunction) []string {
 	var bad []string
 	keys, tables := keyNames(tokens, header)
 	definitions := findDefinitions(tokens)
@@ -141,7 +149,10 @@ func checkLuaKeys(tokens []luaToken, header []string, known map[string]*luaFunct
 			}
 		}
 	}
-	for _, a := range assignments(tokens) {
+	for i, a := range assignments(tokens) {
+		if header.Records && a.name == recordTable && i != len(header.Keys) { // those of the first line come before it
+			bad = append(bad, fmt.Sprintf("line %d: %s are bound in the second line only", a.line, recordTable))
+		}
 		if !keys[a.name] || a.name == "" {
 			continue
 		}

@@ -32,7 +32,7 @@ func CheckLua(libraries string, header script.Header, body string) []string {
 		}
 	}
 	bad := s.checkWords()
-	bad = append(bad, checkLuaKeys(tokens, header.Keys, known)...)
+	bad = append(bad, checkLuaKeys(tokens, header, known)...)
 	bad = append(bad, s.checkFirstWrite()...)
 	if header.Numbered() {
 		bad = append(bad, s.checkSession()...)
@@ -46,7 +46,7 @@ func CheckLuaLibrary(text string) []string {
 	if err != nil {
 		return []string{err.Error()}
 	}
-	return checkLuaKeys(tokens, nil, learnFunctions(tokens))
+	return checkLuaKeys(tokens, script.Header{}, learnFunctions(tokens))
 }
 
 type luaScript struct {
@@ -60,8 +60,15 @@ func within(definitions []luaDefinition, at int) bool {
 	return slices.ContainsFunc(definitions, func(d luaDefinition) bool { return d.start <= at && at < d.end })
 }
 
-// head is how many tokens the first line of code has, `local … = unpack(KEYS)`.
-func (s *luaScript) head() int { return 2*len(s.header.Keys) + 5 }
+// head is how many tokens the first line of code has, `local … = unpack(KEYS)`, and the second one where it binds records,
+// `local records = {unpack(KEYS, n)}`. That they are so was checked when the script was loaded.
+func (s *luaScript) head() int {
+	n := 2*len(s.header.Keys) + 5
+	if s.header.Records {
+		n += 11
+	}
+	return n
+}
 
 func (s *luaScript) checkWords() []string {
 	var bad []string
@@ -74,7 +81,7 @@ func (s *luaScript) checkWords() []string {
 			bad = append(bad, fmt.Sprintf("line %d: the clock is read by now_us only", t.line))
 		case t.str:
 		case t.text == "KEYS" && i >= s.head():
-			bad = append(bad, fmt.Sprintf("line %d: KEYS is read in the first line only", t.line))
+			bad = append(bad, fmt.Sprintf("line %d: KEYS is read in the first line only, or in the second for records", t.line))
 		case t.text == "now_us":
 			clocks++
 		case slices.Contains(bannedLua, t.text):

@@ -24,6 +24,7 @@ var Required = map[string]string{
 	"pgregory.net/rapid":                "tests: properties",
 	"golang.org/x/term":                 "cmd/reaper: progress on a terminal only",
 	"github.com/ugorji/go/codec":        "reliable/msgpackcodec: MessagePack",
+	"gonum.org/v1/plot":                 "chaos/htmlreport: plots as SVG",
 }
 
 // A Requirement is one line of a go.mod.

@@ -14,6 +14,15 @@ import (
 // strangers are words of other queues for things that have a word of their own here: a lease, a claim, expire, a job.
 var strangers = regexp.MustCompile(`(?i)\b(visible|visibility|reserve[sd]?|reserving|recover(?:s|ed|ing)?|stalled|tasks?|messages?)\b`)
 
+// Spoken are strangers that stand in a file all the same, as they are written there, and why.
+var Spoken = map[string]map[string]string{
+	"chaos/outcome.go":         {"Recovered": fieldRecovered, "recovered": fieldRecovered},
+	"cmd/reaper/chaos_help.go": {"recovered": fieldRecovered},
+	"docs/reaper.md":           {"recovered": fieldRecovered},
+}
+
+const fieldRecovered = "a field of the result of a storm that scripts of those who own the product read: its name was given"
+
 // camel finds where a word in an identifier begins.
 var camel = regexp.MustCompile(`([a-z0-9])([A-Z])`)
 
@@ -35,7 +44,7 @@ func CheckWords(tree fs.FS) ([]string, error) {
 		}
 		if path.Ext(name) != ".go" {
 			for i, line := range strings.Split(string(text), "\n") {
-				bad = append(bad, wordsIn(fmt.Sprintf("%s:%d", name, i+1), line)...)
+				bad = append(bad, wordsIn(fmt.Sprintf("%s:%d", name, i+1), line, Spoken[name])...)
 			}
 			continue
 		}
@@ -48,9 +57,12 @@ func CheckWords(tree fs.FS) ([]string, error) {
 	return bad, nil
 }
 
-func wordsIn(where, text string) []string {
+func wordsIn(where, text string, spoken map[string]string) []string {
 	var bad []string
 	for _, word := range strangers.FindAllString(text, -1) {
+		if spoken[word] != "" {
+			continue
+		}
 		bad = append(bad, fmt.Sprintf("%s: %q has a word of its own here", where, word))
 	}
 	return bad
@@ -62,10 +74,11 @@ func wordsInGo(name string, text []byte) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+	spoken := Spoken[name]
 	var bad []string
 	for _, group := range file.Comments {
 		for _, comment := range group.List {
-			bad = append(bad, wordsIn(set.Position(comment.Pos()).String(), comment.Text)...)
+			bad = append(bad, wordsIn(set.Position(comment.Pos()).String(), comment.Text, spoken)...)
 		}
 	}
 	theirs := map[*ast.Ident]bool{} // what stands behind a dot may be another package's name
@@ -75,11 +88,11 @@ func wordsInGo(name string, text []byte) ([]string, error) {
 			theirs[n.Sel] = true
 		case *ast.BasicLit:
 			if n.Kind == token.STRING {
-				bad = append(bad, wordsIn(set.Position(n.Pos()).String(), n.Value)...)
+				bad = append(bad, wordsIn(set.Position(n.Pos()).String(), n.Value, spoken)...)
 			}
 		case *ast.Ident:
 			if n.IsExported() && !theirs[n] {
-				bad = append(bad, wordsIn(set.Position(n.Pos()).String(), camel.ReplaceAllString(n.Name, "$1 $2"))...)
+				bad = append(bad, wordsIn(set.Position(n.Pos()).String(), camel.ReplaceAllString(n.Name, "$1 $2"), spoken)...)
 			}
 		}
 		return true

@@ -2,6 +2,7 @@ package archtest
 
 import (
 	"os"
+	"path/filepath"
 	"testing"
 	"testing/fstest"
 
@@ -36,4 +37,28 @@ func TestWordsOfOtherQueuesAreFound(t *testing.T) {
 
 	_, err = CheckWords(fstest.MapFS{"bad.go": file("no Go at all")})
 	require.ErrorContains(t, err, "bad.go")
+}
+
+func TestAStrangerThatIsSpokenStandsInItsFileOnly(t *testing.T) {
+	t.Parallel()
+	file := func(text string) *fstest.MapFile { return &fstest.MapFile{Data: []byte(text)} }
+	text := "package p\n\ntype T struct {\n\tRecovered int `json:\"recovered\"`\n}\n\n// Recover it, and what was recovered.\n"
+	bad, err := CheckWords(fstest.MapFS{"chaos/outcome.go": file(text), "chaos/other.go": file(text)})
+	require.NoError(t, err)
+	require.Equal(t, []string{
+		`chaos/other.go:7:1: "Recover" has a word of its own here`,
+		`chaos/other.go:7:1: "recovered" has a word of its own here`,
+		`chaos/other.go:4:2: "Recovered" has a word of its own here`,
+		`chaos/other.go:4:16: "recovered" has a word of its own here`,
+		`chaos/outcome.go:7:1: "Recover" has a word of its own here`,
+	}, bad)
+
+	for name, words := range Spoken {
+		text, err := os.ReadFile(filepath.Join(root(t), name))
+		require.NoError(t, err, "%s is excused and is not there", name)
+		for word, why := range words {
+			require.Contains(t, string(text), word, name)
+			require.NotEmpty(t, why)
+		}
+	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"os"
 	"os/signal"
 	"slices"
@@ -15,6 +16,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 
+	"github.com/leaseq/leaseq/idempotency"
 	"github.com/leaseq/leaseq/internal/redistest"
 	"github.com/leaseq/leaseq/reaper"
 	"github.com/leaseq/leaseq/reliable"
@@ -42,6 +44,9 @@ type crashConfig struct {
 	Fallback    time.Duration // default 50 ms
 	Holder      string        // default host and process ID
 	Gate        string        // a list beside the queue: the worker begins when it can take an element; default at once
+
+	InDoubt idempotency.Policy // of the effects
+	Point   string             // of a handler with an effect: where the process of a job's first start is killed
 }
 
 // crashWorker is a worker process, as its handlers see it.
@@ -75,7 +80,9 @@ func (w *crashWorker) mark(what string, job *reliable.Job, note string) {
 }
 
 func (c *crashConfig) queueOptions() *reliable.QueueOptions {
-	return &reliable.QueueOptions{Lease: c.Lease, MaxRetries: &c.MaxRetries, MaxExpiries: &c.MaxExpiries}
+	return &reliable.QueueOptions{
+		Lease: c.Lease, MaxRetries: &c.MaxRetries, MaxExpiries: &c.MaxExpiries, Effects: reliable.EffectOptions{InDoubt: c.InDoubt},
+	}
 }
 
 var _ = child("crash-worker", func(config []byte) int {
@@ -110,6 +117,7 @@ func (w *crashWorker) run(ctx context.Context) error {
 	}
 	c, err := reliable.NewConsumer(q, crashHandlers[w.Handler](w), &reliable.ConsumerOptions{
 		Concurrency: w.Concurrency, NoExtend: w.NoExtend, WakeFallback: w.Fallback, Holder: w.Holder,
+		Logger: slog.New(&doubtMarks{marks: w.Marks}),
 		Hooks: &reliable.Hooks{
 			OnDone: func(_ context.Context, e reliable.Event) { w.event("done", e) },
 			OnLost: func(_ context.Context, e reliable.Event) { w.event("lost", e) },

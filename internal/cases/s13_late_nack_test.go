@@ -61,7 +61,7 @@ func TestS13_ALateNackChangesNothingAndTheWorkerCarriesOn(t *testing.T) {
 	var refusal *reliable.LostError
 	require.ErrorAs(t, awaitFrom(t, lost, "the refusal"), &refusal)
 	assert.Equal(t, &reliable.LostError{ID: "J", Place: reliable.Processing}, refusal)
-	assert.Less(t, awaitFrom(t, carriedOn, "the next start").Sub(late), 250*time.Millisecond, "from the late nack to the next start")
+	assert.Less(t, awaitFrom(t, carriedOn, "the next start").Sub(late), shape(time.Second, 250*time.Millisecond), "from the late nack to the next start")
 	awaitFrom(t, acks.all, "all acks")
 	stop()
 	assert.Zero(t, failed.Load(), "a refusal is no failure of ours")

@@ -26,7 +26,8 @@ type cutOff struct {
 	stop      func()
 }
 
-func newCutOff(t *testing.T) *cutOff {
+// newCutOff cuts the worker off when first, if any, has run in the handler.
+func newCutOff(t *testing.T, first func(ctx context.Context, job *reliable.Job) error) *cutOff {
 	t.Helper()
 	o := &reliable.QueueOptions{
 		Lease: shape(300*time.Millisecond, 2*time.Second), MaxRetries: limitOf(0), MaxExpiries: limitOf(0),
@@ -40,6 +41,11 @@ func newCutOff(t *testing.T) *cutOff {
 	working := make(chan *reliable.Job)
 	ended := make(chan struct{})
 	handler := func(ctx context.Context, job *reliable.Job) error {
+		if first != nil {
+			if err := first(ctx, job); err != nil {
+				return err
+			}
+		}
 		working <- job
 		<-ctx.Done()
 		w.cancelled, w.cause = time.Now(), context.Cause(ctx)
@@ -66,7 +72,7 @@ func (w *cutOff) reconnect() { w.d.BlackHole(false) }
 // who enqueues the same ID is told that it is dead, and the handler's late ack is refused.
 func TestS24_TheHandlerOfADeadJobIsStoppedAndItsAckRefused(t *testing.T) {
 	t.Parallel()
-	w := newCutOff(t)
+	w := newCutOff(t, nil)
 	deadline := w.job.Deadline()
 	assert.GreaterOrEqual(t, w.cancelled.Sub(deadline), time.Duration(0))
 	assert.LessOrEqual(t, w.cancelled.Sub(deadline), 250*time.Millisecond, "from the local end of the lease to the end of the context")
@@ -95,7 +101,7 @@ func TestS24_TheHandlerOfADeadJobIsStoppedAndItsAckRefused(t *testing.T) {
 // The verdict of the handler that only returns is sent when the network is back, refused, and told.
 func TestS24_TheVerdictOfADeadJobsHandlerIsRefusedAndTold(t *testing.T) {
 	t.Parallel()
-	w := newCutOff(t)
+	w := newCutOff(t, nil)
 	w.reconnect()
 	w.goOn <- func(*reliable.Job) error { return nil }
 	var lost *reliable.LostError
@@ -110,7 +116,7 @@ func TestS24_TheVerdictOfADeadJobsHandlerIsRefusedAndTold(t *testing.T) {
 // After the dead job was purged the same ID is a new job: created, told so, and untouched by the old handler.
 func TestS24_ANewJobOfTheSameIDIsUntouchedByTheOldHandler(t *testing.T) {
 	t.Parallel()
-	w := newCutOff(t)
+	w := newCutOff(t, nil)
 	purged, err := w.queue.Purge(t.Context(), reliable.Dead, "J")
 	require.NoError(t, err)
 	require.NoError(t, purged[0])

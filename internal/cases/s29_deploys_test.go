@@ -27,8 +27,9 @@ func TestS29_TenDeploysCostAJobThatOutlivesThemAllNoAttempt(t *testing.T) {
 			})
 			every := shape(200*time.Millisecond, 5*time.Second)
 			old := s.deployWorker(t, "worker-0", nil)
-			// The job takes four times as long as a worker lives, as in the case: 20 s and 5 s.
-			s.enqueue(deployJob{Work: 4 * (every + s.Drain), Obey: obey}.item("J"))
+			// The job takes four times as long as a worker lives, as in the case: 20 s and 5 s. Small, twelve times: a process takes its
+			// time to start on a busy machine.
+			s.enqueue(deployJob{Work: time.Duration(shape(12, 4)) * (every + s.Drain), Obey: obey}.item("J"))
 			for i := range deploys {
 				start := s.awaitMarks(t, "start", i+1)[i]
 				require.Equal(t, old.Process.Pid, start.PID, "who started the job for the %d. time", i+1)

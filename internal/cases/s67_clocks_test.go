@@ -172,9 +172,15 @@ func TestS67_HowLongAJobHadBeenDueIsToldByRedisClock(t *testing.T) {
 			begun := time.Now()
 			s.enqueue(deployJob{Work: 500 * time.Millisecond}.item("first"), deployJob{Work: time.Millisecond}.item("second"))
 			s.awaitCount(t, "acked", 2)
-			took := time.Since(begun)
+			took := time.Since(begun) + time.Millisecond // a due time is a whole millisecond, the one that has begun
 			p.finish(t)
-			told := map[string]time.Duration{}
+			told, started := map[string]time.Duration{}, map[string]int64{}
+			for _, m := range marksOf(readMarks(t, s.Marks), "start") {
+				started[m.ID] = m.At
+			}
+			// The way of the request counts twice: Redis knows when the claim ran, and the worker when it asked for it. The
+			// second claim goes with the first job's ack.
+			way := time.Duration(started["second"]-started["first"])*time.Microsecond - 500*time.Millisecond
 			for _, m := range marksOf(readMarks(t, s.Marks), "due for") {
 				wait, err := time.ParseDuration(m.Note)
 				require.NoError(t, err)
@@ -183,7 +189,7 @@ func TestS67_HowLongAJobHadBeenDueIsToldByRedisClock(t *testing.T) {
 			require.Len(t, told, 2)
 			assert.LessOrEqual(t, told["first"], took, "how long the first one had been due")
 			assert.GreaterOrEqual(t, told["second"], 500*time.Millisecond, "how long the second one had been due")
-			assert.LessOrEqual(t, told["second"], took, "how long the second one had been due")
+			assert.LessOrEqual(t, told["second"], took+way, "how long the second one had been due")
 		})
 	}
 }

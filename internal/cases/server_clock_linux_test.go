@@ -1,10 +1,7 @@
 package cases
 
 import (
-	"encoding/binary"
-	"os"
-	"os/exec"
-	"path/filepath"
+	"errors"
 	"testing"
 	"time"
 
@@ -13,12 +10,12 @@ import (
 
 	"github.com/leaseq/leaseq/internal/redisproc"
 	"github.com/leaseq/leaseq/internal/redistest"
+	"github.com/leaseq/leaseq/internal/servershim"
 )
 
-// A serverClock is the wall clock of a redis-server of the test's own, which is an unchanged program with
-// testdata/wallclock.c preloaded.
+// A serverClock is the wall clock of a redis-server of the test's own, which is an unchanged program with a shim.
 type serverClock struct {
-	file *os.File
+	shim *servershim.Shim
 	rdb  *redis.Client
 	off  time.Duration
 }
@@ -26,20 +23,14 @@ type serverClock struct {
 // clockedServer starts a redis-server whose wall clock can be stepped, and shows the true time at first.
 func clockedServer(t testing.TB) (*redisproc.Server, *serverClock) {
 	t.Helper()
-	compiler, err := exec.LookPath("cc")
-	if err != nil {
-		t.Skip("needs cc, to make a redis-server whose clock can be stepped")
+	shim, err := servershim.Build("")
+	if errors.Is(err, servershim.ErrUnavailable) {
+		t.Skip(err)
 	}
-	dir := t.TempDir()
-	library, path := filepath.Join(dir, "wallclock.so"), filepath.Join(dir, "clock")
-	out, err := exec.Command(compiler, "-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-o", library, filepath.Join("testdata", "wallclock.c")).CombinedOutput()
-	require.NoError(t, err, "%s", out)
-	require.NoError(t, os.WriteFile(path, make([]byte, 8), 0o600))
-	c := &serverClock{}
-	c.file, err = os.OpenFile(path, os.O_RDWR, 0)
 	require.NoError(t, err)
-	t.Cleanup(func() { _ = c.file.Close() })
-	server := redistest.Server(t, &redisproc.Options{Env: []string{"LD_PRELOAD=" + library, "LEASEQ_CLOCK=" + path}})
+	t.Cleanup(func() { require.NoError(t, shim.Close()) })
+	c := &serverClock{shim: shim}
+	server := redistest.Server(t, &redisproc.Options{Env: shim.Env()})
 	c.rdb = redis.NewClient(&redis.Options{Addr: server.Addr()})
 	t.Cleanup(func() { _ = c.rdb.Close() })
 	return server, c
@@ -49,10 +40,7 @@ func clockedServer(t testing.TB) (*redisproc.Server, *serverClock) {
 func (c *serverClock) step(t testing.TB, by time.Duration) {
 	t.Helper()
 	c.off += by
-	var offset [8]byte
-	binary.NativeEndian.PutUint64(offset[:], uint64(c.off.Microseconds()))
-	_, err := c.file.WriteAt(offset[:], 0)
-	require.NoError(t, err)
+	require.NoError(t, c.shim.Shift(c.off))
 	for _, script := range []bool{false, true} {
 		shown := c.shown(t, script)
 		require.InDelta(t, c.off, time.Until(shown), float64(time.Second), "what the server's clock is off by; in a script: %v", script)
