@@ -33,7 +33,8 @@ type dispatcher struct {
 	paused    bool        // after an error, until pause fires
 	pause     *time.Timer
 	wait      time.Duration
-	failure   error // of the last round trip
+	failure   error         // of the last round trip
+	length    time.Duration // of the leases of the last claim
 
 	stopping bool
 	after    aftermath
@@ -263,6 +264,7 @@ func (r *run) digestClaim(f flight) error {
 	}
 	r.claims.Worked()
 	r.owed = r.owed && r.again
+	r.compareLease(f.claimed.Length)
 	if f.claimed.Missing > 0 {
 		r.failed("", fmt.Errorf("%d due jobs had no record, and were put into dead", f.claimed.Missing))
 	}
@@ -277,6 +279,17 @@ func (r *run) digestClaim(f flight) error {
 		r.take(&f.claimed.Jobs[i])
 	}
 	return nil
+}
+
+// compareLease has the policy looked after where leases have become longer or shorter.
+func (r *run) compareLease(length time.Duration) {
+	if r.length != 0 && r.length != length {
+		select {
+		case r.suspect <- struct{}{}:
+		default:
+		}
+	}
+	r.length = length
 }
 
 // take gives a claimed job to a worker, or back.

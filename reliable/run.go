@@ -29,19 +29,20 @@ type run struct {
 	finished inbox
 	aside    sync.WaitGroup // wake-ups being passed on
 
-	claims pulse.Pulse
-	late   latecomers
-	slots  atomic.Int64 // free ones, as last known
-	ending atomic.Bool  // nothing more is claimed
-	quiet  pulse.Quiet
-	over   context.Context // ends when Run returns
-	end    context.CancelFunc
+	suspect chan struct{} // the queue's policy may be gone
+	claims  pulse.Pulse
+	late    latecomers
+	slots   atomic.Int64 // free ones, as last known
+	ending  atomic.Bool  // nothing more is claimed
+	quiet   pulse.Quiet
+	over    context.Context // ends when Run returns
+	end     context.CancelFunc
 
 	dispatcher
 }
 
 func newRun(c *Consumer) (*run, error) {
-	r := &run{Consumer: c, jobs: make(chan *work, c.opts.Concurrency)}
+	r := &run{Consumer: c, jobs: make(chan *work, c.opts.Concurrency), suspect: make(chan struct{}, 1)}
 	r.finished.notify = make(chan struct{}, 1)
 	r.claims.Begin()
 	r.over, r.end = context.WithCancel(context.Background())
@@ -122,11 +123,20 @@ func (r *run) introduce(ctx context.Context) bool {
 }
 
 // remindEvery is how often a running consumer sees to it that its queue is still known: a FLUSHALL, or a failover that
-// lost writes, may have taken its name and its policy.
+// lost writes, may have taken its name and its policy. It does so at once where a claim tells of another lease than the
+// one before: without a policy leases have the built-in length.
 const remindEvery = time.Minute
 
 func (r *run) remind(ctx context.Context) {
-	for script.Sleep(ctx, remindEvery) == nil {
+	timer := time.NewTicker(remindEvery)
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		case <-r.suspect:
+		}
 		if overdue := r.late.report(r.opts.Concurrency); overdue != nil {
 			r.opts.Logger.Warn("handlers do not heed their job timeout", "queue", r.queue.name, "error", overdue, "slots", len(overdue.Handlers))
 		}
