@@ -14,7 +14,7 @@ COUNT     ?= 1
 FUZZTIME  ?= 10s
 
 .DEFAULT_GOAL := help
-.PHONY: help test cases durability model chaos rows soak mutants lint bench bench-peers fuzz examples demo ci prepare bench-once
+.PHONY: help test cases durability model chaos rows soak mutants lint bench bench-peers bench-scale fuzz examples demo ci prepare bench-once
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -60,6 +60,10 @@ bench: $(BENCHSTAT) ## benchmarks: BENCH=regexp BENCHTIME=1s COUNT=1; compare tw
 bench-peers: ## leaseq, asynq and a bare pop side by side, as bench/README.md tells: ARGS=-aof for an append-only file (20 minutes)
 	@.ci/install-redis >&2
 	@go -C bench run . $(ARGS)
+
+bench-scale: ## what calls cost while a queue grows to 10 million jobs; writes docs/plots and the costs of reaper capacity: ARGS=-max=1000000 (15 minutes, 6 GB)
+	@.ci/install-redis >&2
+	@go -C bench run ./scale -out ../docs/plots -costs ../cmd/reaper/internal/capacity/costs.json $(ARGS)
 
 fuzz: ## each fuzz target for FUZZTIME=10s (8 minutes)
 	@FUZZTIME=$(FUZZTIME) .ci/fuzz

@@ -35,7 +35,7 @@ func TestHelpOfOurCommandsHasAnExampleEach(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{
 		{"--help"}, {"run", "--help"}, {"queues", "--help"}, {"stats", "--help"}, {"enqueue", "--help"}, {"queue", "--help"},
-		{"queue", "delete", "--help"}, {"chaos", "--help"}, {"version", "--help"},
+		{"queue", "delete", "--help"}, {"chaos", "--help"}, {"capacity", "--help"}, {"version", "--help"},
 	} {
 		code, out, errOut := invoke(t, nil, args...)
 		assert.Zero(t, code, args)
@@ -48,7 +48,7 @@ func TestHelpOfTheProgramDocumentsTheExitCodes(t *testing.T) {
 	t.Parallel()
 	code, out, _ := invoke(t, nil)
 	assert.Zero(t, code)
-	for _, part := range []string{"Exit codes:", "\n  0 ", "\n  1 ", "\n  2 ", "\n  3 ", "130, 143", "demo", "run", "queues", "stats", "enqueue", "queue", "chaos", "version"} {
+	for _, part := range []string{"Exit codes:", "\n  0 ", "\n  1 ", "\n  2 ", "\n  3 ", "130, 143", "demo", "run", "queues", "stats", "enqueue", "queue", "chaos", "capacity", "version"} {
 		assert.Contains(t, out, part)
 	}
 	assert.NotContains(t, out, "demo-worker")

@@ -35,6 +35,7 @@ const rootExample = `  reaper run                                        look af
   reaper enqueue orders --kind order.close '{"id":"10086"}' --delay 30m
   reaper queue delete orders --dry-run
   reaper chaos --report storm.html                  kill, freeze and cut off workers, and check every job
+  reaper capacity --rate 10000 --delay 30m          how much Redis, memory and network that takes
   source <(reaper completion bash)                  complete commands, flags and names of queues`
 
 func newRoot(a *App) *cobra.Command {
@@ -50,7 +51,7 @@ func newRoot(a *App) *cobra.Command {
 	for _, cmd := range []*cobra.Command{run, stats} {
 		cmd.ValidArgsFunction = completeQueues(a, math.MaxInt)
 	}
-	root.AddCommand(run, newQueuesCommand(a), stats, newEnqueueCommand(a), newQueueCommand(a), newChaosCommand(a), newVersionCommand(a),
+	root.AddCommand(run, newQueuesCommand(a), stats, newEnqueueCommand(a), newQueueCommand(a), newChaosCommand(a), newCapacityCommand(a), newVersionCommand(a),
 		demo.Command(a.out, a.err), demo.WorkerCommand())
 	return root
 }
