@@ -8,6 +8,9 @@
 //	             │                           ▼
 //	             └──────── redrive ──────── dead ──▶ (purge, cancel) gone
 //
+// Bury takes jobs by ID from due to dead, Edit can redrive what it edits, and Import makes jobs in due or dead; nothing but
+// a holder, an expiry or a cancel touches processing.
+//
 // A [Store] has every transition as a method, each one script on the server. A [Keeper] extends what a process holds
 // and ends contexts when leases end. A [Sweeper] puts back what ran out. A [Waiter] waits for something to claim.
 //

@@ -23,6 +23,9 @@ var ErrCancelled = errors.New("the job was cancelled: whatever settles it remove
 // ErrRecord is what every [*RecordError] is by errors.Is.
 var ErrRecord = errors.New("the attached record has another owner, or is gone: neither it nor the job was changed")
 
+// ErrChanged refuses an edit: the job's record is not the one any more that the caller has seen. Nothing was changed.
+var ErrChanged = errors.New("the job's record has changed since it was read: read it again")
+
 // ErrDuplicate is what every [*DuplicateError] is by errors.Is.
 var ErrDuplicate = errors.New("a job with this ID exists already")
 

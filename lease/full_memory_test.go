@@ -78,6 +78,7 @@ func TestEveryCallButEnqueueRunsToItsEndWhenMemoryIsFull(t *testing.T) {
 	n, err = b.PurgeNext(ctx, Dead, &Cursor{}, 1)
 	require.NoError(t, err)
 	assert.Equal(t, 1, n)
+	b.managesDueAndDead(t)
 	changed, err := b.Publish(ctx, &Policy{Lease: time.Minute})
 	require.NoError(t, err)
 	assert.True(t, changed)
@@ -99,6 +100,27 @@ func TestEveryCallButEnqueueRunsToItsEndWhenMemoryIsFull(t *testing.T) {
 	free()
 	b.put(t, "new")
 	assert.Equal(t, Due, b.look(t, "new").Place)
+}
+
+// managesDueAndDead does on a full server what changes jobs by ID; only what makes jobs is refused.
+func (b *bench) managesDueAndDead(t *testing.T) {
+	t.Helper()
+	ctx := t.Context()
+	due, dead := "j0020", "dead0003"
+	for name, call := range map[string]func() ([]error, error){
+		"reschedule": func() ([]error, error) { return b.Reschedule(ctx, time.Hour, []string{due}) },
+		"promote":    func() ([]error, error) { return b.Promote(ctx, []string{due}) },
+		"edit":       func() ([]error, error) { return b.Edit(ctx, []Edit{{ID: due, Record: []byte("r")}}) },
+		"redrive":    func() ([]error, error) { return b.EditAndRedrive(ctx, []Edit{{ID: dead, Record: []byte("r")}}) },
+		"bury":       func() ([]error, error) { return b.Store.Bury(ctx, strings.Repeat("r", 500), []string{"j0021"}) },
+	} {
+		got, err := call()
+		require.NoError(t, err, name)
+		assert.NoError(t, got[0], name)
+	}
+	_, err := b.Import(ctx, []Kept{{ID: "imported", Place: Dead, At: time.UnixMilli(1), Record: []byte("r")}})
+	require.ErrorIs(t, err, ErrOutOfMemory)
+	assert.Equal(t, Nowhere, b.look(t, "imported").Place)
 }
 
 func TestBooksBalanceAfterAThousandMixedCallsAtTheLimitOfMemory(t *testing.T) {

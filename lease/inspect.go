@@ -7,8 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
 	"github.com/leaseq/leaseq/internal/script"
 )
 
@@ -59,6 +57,7 @@ type Failure struct {
 	Attempt int
 	Holder  string
 	Reason  string
+	Class   Class // of the last error of a dead job, where it is stored
 }
 
 // Info is everything that is known of one job.
@@ -70,6 +69,7 @@ type Info struct {
 	Record                       []byte
 	Failures, Expiries, Redrives int
 	MaxRetries, MaxExpiries      *int
+	NotAfter                     time.Time // too late to start after it; zero: none
 	Errors                       []Failure // the last five, oldest first
 	Stack                        string    // of the last panic, for dead jobs
 	Holder                       string    // in processing: who holds it
@@ -149,6 +149,9 @@ func readInfo(id string, now int64, field [7]string) (info Info, ok bool) {
 		info.In = millis(info.At.UnixMilli() - now)
 	}
 	info.Failures, info.Expiries, info.Redrives, info.MaxRetries, info.MaxExpiries = readCounts(field[3])
+	if counts := strings.Fields(field[3]); len(counts) > 5 {
+		info.NotAfter = dueTime(counts[5])
+	}
 	info.Errors, info.Stack = readFailures(field[4])
 	token, marked := strings.CutPrefix(field[5], "!")
 	info.Cancelling = marked
@@ -166,23 +169,8 @@ func readFailures(text string) (list []Failure, stack string) {
 		}
 		ms, _ := strconv.ParseInt(fields[0], 10, 64)
 		attempt, _ := strconv.Atoi(fields[1])
-		list = append(list, Failure{At: time.UnixMilli(ms), Attempt: attempt, Holder: fields[2], Reason: fields[3]})
+		reason, class := cutClass(fields[3])
+		list = append(list, Failure{At: time.UnixMilli(ms), Attempt: attempt, Holder: fields[2], Reason: reason, Class: class})
 	}
 	return list, stack
-}
-
-// List returns up to n IDs (1–1,000) of a place in its order, from the given rank on. Ranks move when jobs do: for
-// looking, not for working through a place.
-func (s *Store) List(ctx context.Context, place Place, from int64, n int) ([]string, error) {
-	if err := checkBatch("list", n); err != nil {
-		return nil, err
-	}
-	if place == Nowhere || from < 0 {
-		return nil, fmt.Errorf("list: place %q from %d: want due, processing, dead or done, from 0 on", place, from)
-	}
-	ids, err := s.rdb.ZRange(ctx, s.keys.Key(string(place)), from, from+int64(n)-1).Result()
-	if err == redis.Nil {
-		err = nil
-	}
-	return ids, err
 }

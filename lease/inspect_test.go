@@ -74,33 +74,11 @@ func TestReadingWritesNothing(t *testing.T) {
 		_, err = b.Inspect(t.Context(), []string{"due", "processing", "nowhere"})
 		require.NoError(t, err)
 		for _, place := range []Place{Due, Processing, Dead, Done} {
-			got, err := b.List(t.Context(), place, 0, 10)
+			got, err := b.List(t.Context(), place, 10, nil)
 			require.NoError(t, err)
-			assert.Equal(t, []string{string(place)}, got)
+			assert.Equal(t, []string{string(place)}, got.IDs)
 		}
 		assert.Equal(t, before, redistest.Dump(t, b.rdb, keys.DefaultPrefix, b.queue))
-	})
-}
-
-func TestListGoesByRank(t *testing.T) {
-	onBoth(t, func(t *testing.T, b *bench) {
-		b.put(t, names("j", 25)...)
-		for _, page := range []struct {
-			from int64
-			n    int
-			want []string
-		}{
-			{0, 10, names("j", 10)}, {20, 10, names("j", 25)[20:]}, {24, 1, []string{"j0024"}}, {25, 5, nil}, {0, 1000, names("j", 25)},
-		} {
-			got, err := b.List(t.Context(), Due, page.from, page.n)
-			require.NoError(t, err)
-			assert.Len(t, got, len(page.want))
-			assert.Subset(t, got, page.want)
-		}
-		_, err := b.List(t.Context(), Due, -1, 1)
-		assert.Error(t, err)
-		_, err = b.List(t.Context(), Nowhere, 0, 1)
-		assert.Error(t, err)
 	})
 }
 

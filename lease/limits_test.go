@@ -2,6 +2,7 @@ package lease
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -49,7 +50,25 @@ func (b *bench) sized(t *testing.T) map[string]func(n int) error {
 		"Purge":       func(n int) error { _, err := b.Purge(ctx, Dead, ids(n)); return err },
 		"PurgeNext":   func(n int) error { _, err := b.PurgeNext(ctx, Dead, &Cursor{}, n); return err },
 		"Inspect":     func(n int) error { _, err := b.Inspect(ctx, ids(n)); return err },
-		"List":        func(n int) error { _, err := b.List(ctx, Due, 0, n); return err },
+		"List":        func(n int) error { _, err := b.List(ctx, Due, n, nil); return err },
+		"Reschedule":  func(n int) error { _, err := b.Reschedule(ctx, 0, ids(n)); return err },
+		"Bury":        func(n int) error { _, err := b.Store.Bury(ctx, "", ids(n)); return err },
+		"Edit": func(n int) error {
+			edits := make([]Edit, n)
+			for i, id := range ids(n) {
+				edits[i] = Edit{ID: id, Record: []byte("r")}
+			}
+			_, err := b.EditAndRedrive(ctx, edits)
+			return err
+		},
+		"Import": func(n int) error {
+			jobs := make([]Kept, n)
+			for i, id := range ids(n) {
+				jobs[i] = Kept{ID: id, Place: Dead, At: time.UnixMilli(1), Record: []byte("r")}
+			}
+			_, err := b.Import(ctx, jobs)
+			return err
+		},
 	}
 }
 

@@ -53,7 +53,9 @@ type deed struct {
 
 var deeds = rapid.SliceOfN(rapid.Custom(func(t *rapid.T) deed {
 	return deed{
-		what:  rapid.SampledFrom([]string{"enqueue", "enqueue", "enqueue", "work", "work", "run out", "settle held", "cancel", "redrive", "redrive all", "purge", "purge all"}).Draw(t, "what"),
+		what: rapid.SampledFrom([]string{"enqueue", "enqueue", "enqueue", "work", "work", "run out", "settle held", "cancel", "redrive", "redrive all", "purge", "purge all",
+			"reschedule", "promote", "bury", "edit", "edit and redrive", "import",
+		}).Draw(t, "what"),
 		ids:   rapid.SliceOfN(rapid.StringMatching(`[a-h]`), 1, 8).Draw(t, "ids"),
 		delay: rapid.SampledFrom([]time.Duration{0, 0, 0, time.Hour}).Draw(t, "delay"),
 		limit: anyLimit.Draw(t, "limit"),
@@ -163,11 +165,47 @@ func (d *doer) do(one deed) {
 	case "purge":
 		place := []Place{Due, Dead}[one.salt%2]
 		chunks(d, one.ids, func(ids []string) error { _, err := d.next().Purge(d.ctx, place, ids); return err })
+	case "reschedule":
+		chunks(d, one.ids, func(ids []string) error { _, err := d.next().Reschedule(d.ctx, one.delay, ids); return err })
+	case "promote":
+		chunks(d, one.ids, func(ids []string) error { _, err := d.next().Promote(d.ctx, ids); return err })
+	case "bury":
+		chunks(d, one.ids, func(ids []string) error { _, err := d.next().Bury(d.ctx, "by hand", ids); return err })
+	case "edit", "edit and redrive":
+		d.edit(one)
+	case "import":
+		d.imports(one)
 	case "redrive all":
 		d.all(func(s *Store, c *Cursor) error { _, err := s.RedriveNext(d.ctx, c, d.batch); return err })
 	case "purge all":
 		d.all(func(s *Store, c *Cursor) error { _, err := s.PurgeNext(d.ctx, Dead, c, d.batch); return err })
 	}
+}
+
+func (d *doer) edit(one deed) {
+	var edits []Edit
+	for _, id := range one.ids {
+		edits = append(edits, Edit{ID: id, Record: fmt.Appendf(nil, "%s edited %d", id, one.salt)})
+	}
+	chunks(d, edits, func(some []Edit) (err error) {
+		if one.what == "edit" {
+			_, err = d.next().Edit(d.ctx, some)
+		} else {
+			_, err = d.next().EditAndRedrive(d.ctx, some)
+		}
+		return err
+	})
+}
+
+func (d *doer) imports(one deed) {
+	var jobs []Kept
+	for _, id := range one.ids {
+		jobs = append(jobs, Kept{
+			ID: id, Place: []Place{Due, Dead}[one.salt%2], At: time.UnixMilli(5), Record: fmt.Appendf(nil, "%s kept %d", id, one.salt),
+			Failures: 1, MaxRetries: one.limit,
+		})
+	}
+	chunks(d, jobs, func(some []Kept) error { _, err := d.next().Import(d.ctx, some); return err })
 }
 
 func (d *doer) all(call func(*Store, *Cursor) error) {
@@ -282,7 +320,8 @@ func (d *doer) end() string {
 			fmt.Fprintf(&out, "%s: %s, record %q, counts %q, cancelled %v, errors %q\n", place, id, p.Hashes["jobs"][id], p.Hashes["counts"][id], mark, reasons)
 		}
 	}
-	for _, name := range []string{"enqueued", "acked", "nacked", "buried", "expired", "died", "cancelled", "cancelled_processing", "redriven", "purged", "missing", "refused"} {
+	for _, name := range []string{"enqueued", "acked", "nacked", "buried", "expired", "died", "cancelled", "cancelled_processing", "redriven", "purged", "missing", "refused",
+		"rescheduled", "buried_by_hand", "edited", "imported"} {
 		fmt.Fprintf(&out, "%s %d\n", name, d.counter(p, name))
 	}
 	fmt.Fprintf(&out, "claimed and not released %d\n", d.counter(p, "claimed")-d.counter(p, "released"))

@@ -184,6 +184,10 @@ func (w *world) rawStranger() {
 		{Script: redriveScript, Args: []any{"1-gone", 1, 0, "", id}},
 		{Script: purgeScript, Args: []any{"1-gone", 1, string(Due), 0, "", id}},
 		{Script: enqueueScript, Args: []any{"1-gone", 1, 1, "1", id, "0", "record", ""}},
+		{Script: rescheduleScript, Args: []any{"1-gone", 1, id, "now"}},
+		{Script: buryScript, Args: []any{"1-gone", 1, "stub", "why", id}},
+		{Script: editScript, Args: []any{"1-gone", 1, 1, id, 1, "", "record"}},
+		{Script: importScript, Args: []any{"1-gone", 1, "nobody", "dead", 5, "record", "", ""}},
 		{Script: ownScript("seal"), Args: []any{"1-gone", 1}},
 	} {
 		w.b.runner.Send(w.ctx, req)

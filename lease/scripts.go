@@ -36,6 +36,12 @@ var (
 	inspectScript = load("inspect")
 	deleteScript  = load("delete")
 	eraseScript   = load("erase")
+
+	rescheduleScript = load("reschedule")
+	buryScript       = load("bury")
+	editScript       = load("edit")
+	importScript     = load("import")
+	listScript       = load("list")
 )
 
 // Scripts lists the scripts of this package, for tests that check all scripts or tell calls apart by their digests.
@@ -43,5 +49,6 @@ func Scripts() []*script.Script {
 	return []*script.Script{
 		enqueueScript, claimScript, settleScript, extendScript, expireScript, cancelScript,
 		redriveScript, purgeScript, policyScript, wakeScript, statsScript, inspectScript, deleteScript, eraseScript,
+		rescheduleScript, buryScript, editScript, importScript, listScript,
 	}
 }

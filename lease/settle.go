@@ -34,6 +34,7 @@ type Verdict struct {
 	KeepAt string        // Release: put back at its old due time instead; see KeepDue
 	Newer  bool          // Release: counts it as a record that a newer version wrote
 	Reason string        // Nack, Bury: one line of valid UTF-8, at most 512 bytes
+	Class  Class         // Nack, Bury: why the job is dead if this ends it; may be left out
 	Stack  string        // Nack, Bury: kept only if the job goes to dead, at most 4 KiB
 
 	Attached *Attached // a record that is changed in the same step; nil: none
@@ -106,7 +107,7 @@ func (s *Store) settleCall(verdicts []Verdict) (*script.Call, error) {
 		switch v.Op {
 		case Ack:
 		case Nack:
-			args = append(args, v.when(), v.Reason, v.Stack)
+			args = append(args, v.when(), v.Class.with(v.Reason), v.Stack)
 		case Release:
 			mark := ""
 			if v.Newer {
@@ -114,7 +115,7 @@ func (s *Store) settleCall(verdicts []Verdict) (*script.Call, error) {
 			}
 			args = append(args, v.when(), mark)
 		case Bury:
-			args = append(args, v.Reason, v.Stack)
+			args = append(args, v.Class.with(v.Reason), v.Stack)
 		}
 	}
 	return &script.Call{Op: "settle", Script: settleScript, Args: args, Records: records.keys}, nil
@@ -147,6 +148,8 @@ func (v *Verdict) check() error {
 		return fmt.Errorf("a delay of %v: want 0 or more", v.Delay)
 	case len(v.Reason) > maxReason || strings.ContainsAny(v.Reason, "\r\n") || !utf8.ValidString(v.Reason):
 		return fmt.Errorf("a reason of %d bytes: want one line of valid UTF-8, at most %d bytes", len(v.Reason), maxReason)
+	case v.Class != ClassUnknown && !v.Class.known():
+		return fmt.Errorf("class %q is none of %v", v.Class, Classes())
 	case len(v.Stack) > maxStack:
 		return fmt.Errorf("a stack of %d bytes: want at most %d", len(v.Stack), maxStack)
 	}

@@ -108,7 +108,7 @@ func ValidateHolder(holder string) error { return script.ValidateHolder(holder) 
 // Close waits for calls that are still to have their outcome, until ctx ends, and closes the sessions in Redis. A try
 // that is on the wire when ctx ends, or that its caller has left, is waited for as long as the client itself waits for it
 // (its ReadTimeout): nothing of it comes after Close. Jobs that are held stay leased until their leases run out. Afterwards
-// what changes jobs returns ErrClosed: Enqueue, Claim, Settle, Exchange, Cancel, Redrive, Purge. What is safe to run twice
+// what changes jobs returns ErrClosed: Enqueue, Claim, Settle, Exchange, Cancel, Redrive, Purge, Reschedule, Edit and their like. What is safe to run twice
 // (Extend, Expire, Publish, Wake) and what only reads still works; when its ctx ends, it returns once its try has ended.
 func (s *Store) Close(ctx context.Context) error {
 	s.left.close()

@@ -117,9 +117,9 @@ func verdictForRecord(newer *growingDelays, err error) verdict {
 		return newer.verdictForNewerVersion(version.Version, err)
 	}
 	if err == errNoRecord {
-		return verdict{op: opBury, err: err}
+		return verdict{op: opBury, class: lease.ClassNoRecord, err: err}
 	}
-	return verdict{op: opBury, err: fmt.Errorf("undecodable: %w", err)}
+	return verdict{op: opBury, class: lease.ClassUndecodable, err: fmt.Errorf("undecodable: %w", err)}
 }
 
 // claimWaiting waits for a wake-up, the next due time, or the fallback, and claims again, until Wait is over.

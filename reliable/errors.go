@@ -19,6 +19,8 @@ var (
 	ErrCancelled = lease.ErrCancelled
 	// ErrDuplicate is what a DuplicateError is by errors.Is.
 	ErrDuplicate = lease.ErrDuplicate
+	// ErrChanged refuses an edit: the job was changed by somebody else meanwhile.
+	ErrChanged = lease.ErrChanged
 	// ErrNeverRan and ErrNeverKnown are answers of UnknownError.Resolve.
 	ErrNeverRan   = lease.ErrNeverRan
 	ErrNeverKnown = lease.ErrNeverKnown

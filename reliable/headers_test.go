@@ -83,9 +83,9 @@ func TestHeadersAreTheSameAfterRetryExpiryDeathAndRedrive(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, reliable.Dead, infos[0].Place)
 	require.Equal(t, want, infos[0].Headers)
-	listed, err := q.List(t.Context(), reliable.Dead, 0, 10)
+	listed, err := q.List(t.Context(), reliable.Dead, 10, nil)
 	require.NoError(t, err)
-	require.Equal(t, want, listed[0].Headers)
+	require.Equal(t, want, listed.Jobs[0].Headers)
 	require.Equal(t, record, storedRecord(t, q, item.ID), "not a byte of the record has changed")
 
 	refused, err := q.Redrive(t.Context(), item.ID)

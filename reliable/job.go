@@ -1,6 +1,7 @@
 package reliable
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -221,7 +222,7 @@ func (j *Job) verdict(v verdict) lease.Verdict {
 		out.Op, out.Attached = lease.Ack, v.commit
 		return out
 	case opNack:
-		out.Op, out.Reason, out.Stack = lease.Nack, reasonOf(v.err), stackOf(v.err)
+		out.Op, out.Reason, out.Class, out.Stack = lease.Nack, reasonOf(v.err), v.class, stackOf(v.err)
 		if !v.hasDelay {
 			out.Delay = j.backoff.delay(j.Failures + 1)
 		}
@@ -232,7 +233,7 @@ func (j *Job) verdict(v verdict) lease.Verdict {
 			out.KeepDue(&j.lease)
 		}
 	case opBury:
-		out.Op, out.Reason, out.Stack = lease.Bury, reasonOf(v.err), stackOf(v.err)
+		out.Op, out.Reason, out.Class, out.Stack = lease.Bury, reasonOf(v.err), cmp.Or(v.class, lease.ClassDiscarded), stackOf(v.err)
 	}
 	out.Attached = j.carriedAway()
 	return out

@@ -5,6 +5,8 @@ import (
 	"reflect"
 
 	"github.com/leaseq/leaseq/internal/wire"
+
+	"github.com/leaseq/leaseq/lease"
 )
 
 // A Kinder is a type of jobs: a value of it is the payload, and Kind names the sort of job, 1 to 128 of
@@ -92,4 +94,6 @@ func (e *BadPayloadError) Error() string { return "bad payload: " + e.Err.Error(
 // Unwrap returns Err.
 func (e *BadPayloadError) Unwrap() error { return e.Err }
 
-func (e *BadPayloadError) givenVerdict() verdict { return verdict{op: opBury} }
+func (e *BadPayloadError) givenVerdict() verdict {
+	return verdict{op: opBury, class: lease.ClassBadPayload}
+}

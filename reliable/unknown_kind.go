@@ -5,6 +5,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/leaseq/leaseq/lease"
 )
 
 const (
@@ -114,7 +116,7 @@ func saysNoHandler(err error) bool {
 func (g *growingDelays) verdictForUnknownKind(kind string, err error) verdict {
 	d, expired := g.next(kind)
 	if expired {
-		return verdict{op: opNack, err: err}
+		return verdict{op: opNack, class: lease.ClassNoHandler, err: err}
 	}
 	return verdict{op: opRelease, delay: d, hasDelay: true, err: err}
 }

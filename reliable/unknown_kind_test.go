@@ -11,6 +11,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
+
+	"github.com/leaseq/leaseq/lease"
 )
 
 // handClock is a clock that a test moves by hand.
@@ -128,7 +130,7 @@ func TestAnUnknownKindIsReleasedThenNacked(t *testing.T) {
 	requireDrawnFrom(t, time.Second, v.delay)
 	clock.move(5 * time.Minute)
 	v = g.verdictForUnknownKind("k", errMux)
-	require.Equal(t, verdict{op: opNack, err: errMux}, v)
+	require.Equal(t, verdict{op: opNack, class: lease.ClassNoHandler, err: errMux}, v)
 	require.Equal(t, `no handler for kind "k"`, reasonOf(v.err))
 }
 

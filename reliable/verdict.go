@@ -94,6 +94,7 @@ type verdict struct {
 	hasDelay bool          // false: a nack takes the back-off, a release the old due time
 	newer    bool          // a release of a record that a newer version wrote
 	err      error         // what the handler returned, whole; nil for an ack
+	class    DeadClass     // of a nack or bury, if the job is dead after it; none: of a bury, discarded
 
 	commit *lease.Attached // what an ack does to the record of an effect; nil: nothing
 }

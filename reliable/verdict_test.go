@@ -9,6 +9,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
+
+	"github.com/leaseq/leaseq/lease"
 )
 
 var errCard = errors.New("card declined")
@@ -32,7 +34,7 @@ func TestReturnedErrorsMeanTheirVerdict(t *testing.T) {
 		{"Release without an error", Release(nil), verdict{op: opRelease}, "released"},
 		{"ReleaseAfter", ReleaseAfter(time.Second, errCard), verdict{op: opRelease, delay: time.Second, hasDelay: true}, "card declined"},
 		{"ReleaseAfter now", ReleaseAfter(0, nil), verdict{op: opRelease, hasDelay: true}, "released for 0s"},
-		{"bad payload", &BadPayloadError{Kind: "k", Err: errCard}, verdict{op: opBury}, "bad payload: card declined"},
+		{"bad payload", &BadPayloadError{Kind: "k", Err: errCard}, verdict{op: opBury, class: lease.ClassBadPayload}, "bad payload: card declined"},
 		{"a panic", panicked("x"), verdict{op: opNack}, "panic: x"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

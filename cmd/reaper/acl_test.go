@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"path/filepath"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -223,9 +224,9 @@ func TestAnOperatorWorksAsTheDocumentedUser(t *testing.T) {
 	stats, err := q.Stats(t.Context())
 	require.NoError(t, err)
 	assert.EqualValues(t, 3, stats.Dead)
-	dead, err := q.List(t.Context(), reliable.Dead, 0, 10)
+	dead, err := q.List(t.Context(), reliable.Dead, 10, nil)
 	require.NoError(t, err)
-	assert.Len(t, dead, 3)
+	assert.Len(t, dead.Jobs, 3)
 	_, err = q.Inspect(t.Context(), "a", "nobody")
 	require.NoError(t, err)
 	_, err = q.Redrive(t.Context(), "a")
@@ -242,6 +243,17 @@ func TestAnOperatorWorksAsTheDocumentedUser(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, 1, n)
 	require.NoError(t, q.Close(t.Context()))
+	url := "redis://leaseq-operator:" + aclPassword + "@" + server.Addr()
+	lines := filepath.Join(t.TempDir(), "dead.jsonl")
+	for _, args := range [][]string{
+		{"list", "orders"}, {"reschedule", "orders", "c", "--delay", "1h"}, {"promote", "orders", "c"}, {"bury", "orders", "c", "--reason", "asked"},
+		{"dead", "orders", "--summary"}, {"show", "orders", "c"}, {"edit", "orders", "c", "new"}, {"export", "orders", "--out", lines},
+		{"purge", "orders", "--all", "--yes"}, {"import", "orders", lines}, {"edit", "orders", "c", "newer", "--redrive"},
+		{"redrive", "orders", "--all", "--class", "discarded"}, {"cancel", "orders", "c"}, {"queues"}, {"stats"},
+	} {
+		code, _, errOut := invoke(t, nil, append(args, "--redis", url)...)
+		require.Zero(t, code, "%v: %s", args, errOut)
+	}
 	code, _, errOut := invoke(t, nil, "queue", "delete", "orders", "--yes", "--wait", "0s", "--redis", "redis://leaseq-operator:"+aclPassword+"@"+server.Addr())
 	assert.Zero(t, code, errOut)
 	nothingDenied(t, admin)

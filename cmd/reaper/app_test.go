@@ -35,7 +35,9 @@ func TestHelpOfOurCommandsHasAnExampleEach(t *testing.T) {
 	t.Parallel()
 	for _, args := range [][]string{
 		{"--help"}, {"run", "--help"}, {"queues", "--help"}, {"stats", "--help"}, {"enqueue", "--help"}, {"queue", "--help"},
-		{"queue", "delete", "--help"}, {"chaos", "--help"}, {"capacity", "--help"}, {"version", "--help"},
+		{"queue", "delete", "--help"}, {"list", "--help"}, {"dead", "--help"}, {"show", "--help"}, {"cancel", "--help"},
+		{"reschedule", "--help"}, {"promote", "--help"}, {"bury", "--help"}, {"edit", "--help"}, {"redrive", "--help"}, {"purge", "--help"},
+		{"export", "--help"}, {"import", "--help"}, {"chaos", "--help"}, {"capacity", "--help"}, {"version", "--help"},
 	} {
 		code, out, errOut := invoke(t, nil, args...)
 		assert.Zero(t, code, args)
@@ -48,7 +50,8 @@ func TestHelpOfTheProgramDocumentsTheExitCodes(t *testing.T) {
 	t.Parallel()
 	code, out, _ := invoke(t, nil)
 	assert.Zero(t, code)
-	for _, part := range []string{"Exit codes:", "\n  0 ", "\n  1 ", "\n  2 ", "\n  3 ", "130, 143", "demo", "run", "queues", "stats", "enqueue", "queue", "chaos", "capacity", "version"} {
+	for _, part := range []string{"Exit codes:", "\n  0 ", "\n  1 ", "\n  2 ", "\n  3 ", "130, 143", "demo", "run", "queues", "stats", "enqueue", "queue", "chaos", "capacity", "version",
+		"list", "dead", "show", "cancel", "reschedule", "promote", "bury", "edit", "redrive", "purge", "export", "import"} {
 		assert.Contains(t, out, part)
 	}
 	assert.NotContains(t, out, "demo-worker")

@@ -46,7 +46,7 @@ func TestNamesOfQueuesAreCompleted(t *testing.T) {
 	}
 	both := []string{one, two}
 	slices.Sort(both)
-	for _, command := range [][]string{{"queue", "delete"}, {"enqueue"}, {"stats"}, {"run"}} {
+	for _, command := range [][]string{{"queue", "delete"}, {"enqueue"}, {"stats"}, {"run"}, {"dead"}, {"redrive"}, {"import"}} {
 		expect(both, env, append(command, "")...)
 		expect(both, nil, append(command, "--redis", serverURL(t), "--prefix", prefix, "")...)
 	}

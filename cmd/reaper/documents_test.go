@@ -23,7 +23,7 @@ import (
 func documents(t *testing.T) map[string]string {
 	t.Helper()
 	texts := map[string]string{}
-	for _, name := range []string{"README.md", "SECURITY.md", "docs/reaper.md", "deploy/README.md", "deploy/Dockerfile", "deploy/kubernetes.yaml", "deploy/leaseq-reaper.service"} {
+	for _, name := range []string{"README.md", "SECURITY.md", "docs/reaper.md", "docs/operate.md", "deploy/README.md", "deploy/Dockerfile", "deploy/kubernetes.yaml", "deploy/leaseq-reaper.service"} {
 		text, err := os.ReadFile(filepath.Join("..", "..", name))
 		require.NoError(t, err)
 		texts[name] = string(text)

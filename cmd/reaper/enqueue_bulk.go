@@ -30,7 +30,7 @@ type bulk struct {
 
 // runBulk enqueues the lines of a file.
 func (c *enqueueCommand) runBulk(ctx context.Context) error {
-	in, size, err := c.openLines()
+	in, size, err := openLines("--jsonl", c.jsonl, c.in)
 	if err != nil {
 		return err
 	}
@@ -48,40 +48,26 @@ func (c *enqueueCommand) runBulk(ctx context.Context) error {
 	})
 	over := make(chan struct{})
 	defer close(over)
-	batches := make(chan *batch)
-	go func() { // nothing can end a read from a terminal or a pipe
-		for {
-			next := source.next()
-			select {
-			case batches <- next:
-			case <-over:
-				return
-			}
-			if next.end != nil {
-				return
-			}
-		}
-	}()
-	err = b.run(ctx, batches)
+	err = b.run(ctx, source.handOver(over))
 	b.show.hide()
 	return errors.Join(err, b.tell())
 }
 
-// openLines opens the file; its size is -1 where it is not a file whose end is there already.
-func (c *enqueueCommand) openLines() (in io.ReadCloser, size int64, err error) {
-	if c.jsonl == "-" {
-		return io.NopCloser(c.in), -1, nil
+// openLines opens a file of lines; - is standard input. Its size is -1 where it is not a file whose end is there already.
+func openLines(what, name string, stdin io.Reader) (in io.ReadCloser, size int64, err error) {
+	if name == "-" {
+		return io.NopCloser(stdin), -1, nil
 	}
-	file, err := os.Open(c.jsonl)
+	file, err := os.Open(name)
 	if err != nil {
-		return nil, -1, fmt.Errorf("--jsonl: %w", err)
+		return nil, -1, fmt.Errorf("%s: %w", what, err)
 	}
 	info, err := file.Stat()
 	if err != nil {
-		return nil, -1, errors.Join(fmt.Errorf("--jsonl: %w", err), file.Close())
+		return nil, -1, errors.Join(fmt.Errorf("%s: %w", what, err), file.Close())
 	}
 	if info.IsDir() {
-		return nil, -1, errors.Join(fmt.Errorf("--jsonl: %s is a directory", c.jsonl), file.Close())
+		return nil, -1, errors.Join(fmt.Errorf("%s: %s is a directory", what, name), file.Close())
 	}
 	if !info.Mode().IsRegular() {
 		return file, -1, nil
@@ -90,12 +76,12 @@ func (c *enqueueCommand) openLines() (in io.ReadCloser, size int64, err error) {
 }
 
 // run sends one batch after the other, and returns why not all of them were.
-func (b *bulk) run(ctx context.Context, batches <-chan *batch) error {
+func (b *bulk) run(ctx context.Context, batches <-chan *batch[reliable.Item]) error {
 	for {
 		if ctx.Err() != nil {
 			return fmt.Errorf("stopped: %w", context.Cause(ctx))
 		}
-		var next *batch
+		var next *batch[reliable.Item]
 		select {
 		case next = <-batches:
 		case <-ctx.Done():
@@ -117,7 +103,7 @@ func (b *bulk) run(ctx context.Context, batches <-chan *batch) error {
 
 // send sends the jobs of a batch and books its lines in their order, up to the first of which it is not known what
 // became of it. An error says why nothing more is to be sent.
-func (b *bulk) send(ctx context.Context, next *batch) error {
+func (b *bulk) send(ctx context.Context, next *batch[reliable.Item]) error {
 	var items []reliable.Item
 	for i := range next.lines {
 		if next.lines[i].err == nil {
@@ -180,7 +166,7 @@ func (b *bulk) notDone(err, failure error) error {
 	return nil
 }
 
-func (b *bulk) book(one *line, err error) {
+func (b *bulk) book(one *line[reliable.Item], err error) {
 	b.certain = one.number
 	var duplicate *reliable.DuplicateError
 	switch {

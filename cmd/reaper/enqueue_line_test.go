@@ -130,7 +130,7 @@ func asItIs(text []byte, _ int64) (reliable.Item, error) {
 }
 
 // linesOf reads all lines of a text, as they would be numbered.
-func linesOf(in io.Reader, steady bool, from int64) (batches []*batch) {
+func linesOf(in io.Reader, steady bool, from int64) (batches []*batch[reliable.Item]) {
 	source := newLineSource(in, steady, from, asItIs)
 	for {
 		b := source.next()
@@ -198,7 +198,7 @@ func TestALineThatIsTooLongIsRefusedAndTheOthersAreNot(t *testing.T) {
 			}
 		}
 	}
-	assert.Equal(t, 4<<20, newLineSource(nil, true, 1, nil).most, "as the help says")
+	assert.Equal(t, 4<<20, newLineSource[reliable.Item](nil, true, 1, nil).most, "as the help says")
 }
 
 func TestBatchesAreBounded(t *testing.T) {

@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 
 	"github.com/leaseq/leaseq/reliable"
 )
@@ -21,7 +19,11 @@ type enqueuedJSON struct {
 
 // runOne enqueues the job of the flags.
 func (c *enqueueCommand) runOne(ctx context.Context) error {
-	payload, err := c.payload(ctx)
+	source := payloadSource{file: c.file, in: c.in, limit: c.payloadLimit, nothing: "nothing was enqueued"}
+	if c.file == "" {
+		source.argument = c.args[0]
+	}
+	payload, err := source.read(ctx)
 	if err != nil {
 		return err
 	}
@@ -58,47 +60,6 @@ func (c *enqueueCommand) runOne(ctx context.Context) error {
 		return errors.Join(fmt.Errorf("queue %s: %w (no failure with --accept-duplicate)", c.queue, duplicate), err)
 	}
 	return err
-}
-
-// payload reads the payload from where the arguments say, never much more than may be sent.
-func (c *enqueueCommand) payload(ctx context.Context) ([]byte, error) {
-	switch {
-	case c.file != "":
-		file, err := os.Open(c.file)
-		if err != nil {
-			return nil, fmt.Errorf("--file: %w", err)
-		}
-		defer file.Close()
-		return c.readPayload(file, c.file)
-	case c.args[0] != "-":
-		return []byte(c.args[0]), nil
-	}
-	type result struct {
-		bytes []byte
-		err   error
-	}
-	read := make(chan result, 1)
-	go func() { // nothing can end a read from a terminal
-		bytes, err := c.readPayload(c.in, "standard input")
-		read <- result{bytes, err}
-	}()
-	select {
-	case got := <-read:
-		return got.bytes, got.err
-	case <-ctx.Done():
-		return nil, fmt.Errorf("nothing was enqueued: %w", context.Cause(ctx))
-	}
-}
-
-func (c *enqueueCommand) readPayload(from io.Reader, name string) ([]byte, error) {
-	bytes, err := io.ReadAll(io.LimitReader(from, int64(c.payloadLimit)+1))
-	switch {
-	case err != nil:
-		return nil, fmt.Errorf("payload from %s: %w", name, err)
-	case len(bytes) > c.payloadLimit:
-		return nil, fmt.Errorf("payload from %s has more than %d bytes: want a greater --payload-limit, if the queue's consumers take that", name, c.payloadLimit)
-	}
-	return bytes, nil
 }
 
 // oneFailed tells of a job that was not made, or perhaps was.

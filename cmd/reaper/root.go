@@ -33,6 +33,9 @@ const rootExample = `  reaper run                                        look af
   reaper queues
   reaper stats --json orders | jq '.queues[0].dead'
   reaper enqueue orders --kind order.close '{"id":"10086"}' --delay 30m
+  reaper dead refunds                               list dead jobs, and why they are dead
+  reaper edit refunds refund:10086 '{"amount":1250}' --redrive
+  reaper redrive refunds --all --class leases-expired --rate 50
   reaper queue delete orders --dry-run
   reaper chaos --report storm.html                  kill, freeze and cut off workers, and check every job
   reaper capacity --rate 10000 --delay 30m          how much Redis, memory and network that takes
@@ -51,6 +54,7 @@ func newRoot(a *App) *cobra.Command {
 	for _, cmd := range []*cobra.Command{run, stats} {
 		cmd.ValidArgsFunction = completeQueues(a, math.MaxInt)
 	}
+	root.AddCommand(newJobCommands(a)...)
 	root.AddCommand(run, newQueuesCommand(a), stats, newEnqueueCommand(a), newQueueCommand(a), newChaosCommand(a), newCapacityCommand(a), newVersionCommand(a),
 		demo.Command(a.out, a.err), demo.WorkerCommand())
 	return root

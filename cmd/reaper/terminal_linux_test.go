@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -56,7 +57,7 @@ func onTerminal(t *testing.T, url, answer string, args ...string) (code int, scr
 		_, _ = io.Copy(&seen, person) // ends when the program has
 	}()
 	if answer != "" {
-		if !assert.Eventually(t, func() bool { return strings.Contains(seen.String(), "Type the queue's name") }, within, 5*time.Millisecond) {
+		if !assert.Eventually(t, func() bool { return strings.Contains(seen.String(), "Type ") }, within, 5*time.Millisecond) {
 			_ = cmd.Process.Kill()
 		}
 		_, err = person.WriteString(answer + "\n")
@@ -89,6 +90,28 @@ func TestOnATerminalADeletionAsksForTheQueuesName(t *testing.T) {
 	assert.Contains(t, screen, "3 jobs deleted, 0 left", "the bar")
 	assert.Contains(t, screen, "Deleted: 3 jobs, 0 idempotency records, the name in the registry")
 	assert.Empty(t, redistest.Dump(t, redistest.Client(t), s.prefix, s.queue))
+}
+
+func TestOnATerminalWhatCannotBeUndoneIsAskedFor(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.kill(t, errors.New("why"), job("a"), job("b"))
+	s.put(t, later("c"))
+	code, screen := onTerminal(t, serverURL(t), "yes", "purge", s.queue, "--all", "--prefix", s.prefix)
+	assert.Equal(t, exitFailure, code)
+	assert.Contains(t, screen, "2 jobs in dead would go. This cannot be undone.")
+	assert.Contains(t, screen, "that is not its name: nothing was deleted")
+	assert.EqualValues(t, 2, s.stats(t).Dead)
+	code, screen = onTerminal(t, serverURL(t), s.queue, "purge", s.queue, "--all", "--prefix", s.prefix)
+	assert.Zero(t, code)
+	assert.Contains(t, screen, "2 jobs purged")
+	code, screen = onTerminal(t, serverURL(t), "no", "cancel", s.queue, "c", "--prefix", s.prefix)
+	assert.Equal(t, exitFailure, code)
+	assert.Contains(t, screen, "1 jobs go for good")
+	assert.EqualValues(t, 1, s.stats(t).Due)
+	code, screen = onTerminal(t, serverURL(t), "yes", "cancel", s.queue, "c", "--prefix", s.prefix)
+	assert.Zero(t, code)
+	assert.Contains(t, screen, "c  cancelled")
 }
 
 func TestOnATerminalABulkShowsHowFarItIs(t *testing.T) {

@@ -98,9 +98,12 @@ func (s *luaScript) checkWords() []string {
 // memory is full, and this one frees memory.
 const firstWrite = "call ( 'HDEL' , sessions , '' )"
 
+// creators are the scripts that make jobs, which must be refused where memory is full.
+var creators = []string{"enqueue", "import"}
+
 func (s *luaScript) checkFirstWrite() []string {
 	switch {
-	case s.header.Name == "enqueue":
+	case slices.Contains(creators, s.header.Name):
 		if len(s.writes) == 0 || s.writes[0].command() != "HSET" || textOf(s.writes[0].args[1]) != "jobs" {
 			return []string{"the first write is not the HSET of jobs, which must be refused where memory is full"}
 		}
@@ -128,7 +131,7 @@ var sessionChecks = []string{
 
 func (s *luaScript) checkSession() []string {
 	start := s.head()
-	if s.header.Name != "enqueue" {
+	if !slices.Contains(creators, s.header.Name) {
 		start += 8
 	}
 	checked := -1

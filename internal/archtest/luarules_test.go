@@ -45,7 +45,7 @@ func TestEveryScriptKeepsTheRules(t *testing.T) {
 			numbered[loaded.Name] = true
 		}
 	}
-	for _, name := range []string{"enqueue", "claim", "settle", "cancel", "redrive", "purge", "delete", "seal"} {
+	for _, name := range []string{"enqueue", "claim", "settle", "cancel", "redrive", "purge", "delete", "seal", "reschedule", "bury", "edit", "import"} {
 		require.True(t, numbered[name], "%s must belong to a session: a lost reply must not make it run twice", name)
 	}
 }

@@ -247,9 +247,9 @@ func (w *goldenWork) workOff(others ...string) {
 	w.await(func(s reliable.Stats) bool { return s.Due == int64(len(others)) && s.Processing == 0 })
 	stop()
 	require.NoError(w, <-ended)
-	due, err := w.store.List(w.Context(), lease.Due, 0, 10)
+	due, err := w.store.List(w.Context(), lease.Due, 10, nil)
 	require.NoError(w, err)
-	require.Equal(w, others, due)
+	require.Equal(w, others, due.IDs)
 }
 
 func (w *goldenWork) await(enough func(reliable.Stats) bool) {
@@ -262,8 +262,9 @@ func (w *goldenWork) await(enough func(reliable.Stats) bool) {
 
 // redrive brings back all that is dead.
 func (w *goldenWork) redrive() {
-	dead, err := w.store.List(w.Context(), lease.Dead, 0, 10)
+	listed, err := w.store.List(w.Context(), lease.Dead, 10, nil)
 	require.NoError(w, err)
+	dead := listed.IDs
 	require.ElementsMatch(w, []string{"dead-panicked", "dead-buried", "dead-retries", "dead-expired", "held-last"}, dead)
 	before := w.inspect(dead...)
 	var cursor reliable.Cursor

@@ -159,10 +159,11 @@ func (o *ordinary) produce(q *reliable.Queue, half int) error {
 // redrive puts dead jobs back until all is done.
 func (o *ordinary) redrive(q *reliable.Queue) error {
 	for !o.over() {
-		dead, err := q.List(context.Background(), reliable.Dead, 0, 5)
+		page, err := q.List(context.Background(), reliable.Dead, 5, nil)
 		if err != nil {
 			return err
 		}
+		dead := page.Jobs
 		for _, one := range dead {
 			results, err := q.Redrive(context.Background(), one.ID)
 			if err := errors.Join(append(results, err)...); err != nil {

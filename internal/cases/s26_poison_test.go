@@ -65,10 +65,10 @@ func (s *crashSite) supervise(t *testing.T, n int64) (crashes []crash) {
 			p.finish(t)
 			return crashes
 		}
-		processing, err := s.queue.List(t.Context(), reliable.Processing, 0, 1000)
+		processing, err := s.queue.List(t.Context(), reliable.Processing, 1000, nil)
 		require.NoError(t, err)
 		var held []string
-		for _, info := range processing {
+		for _, info := range processing.Jobs {
 			if info.Holder == holder {
 				held = append(held, info.ID)
 			}

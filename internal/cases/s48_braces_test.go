@@ -158,9 +158,9 @@ func wholeLife(t *testing.T, rdb redis.UniversalClient, prefix, name string) {
 	rest, err := q.RedriveNext(ctx, &cursor, 100)
 	require.NoError(t, err)
 	require.Equal(t, n-n/2, rest)
-	infos, err := q.List(ctx, reliable.Due, 0, 100)
+	infos, err := q.List(ctx, reliable.Due, 100, nil)
 	require.NoError(t, err)
-	require.Len(t, infos, n)
+	require.Len(t, infos.Jobs, n)
 	endOfLife(t, q, n)
 }
 

@@ -49,7 +49,7 @@ func TestS50_BatchesAboveTheMaximumAreRefusedBeforeAnythingIsSent(t *testing.T) 
 			"Purge":       func() error { _, err := l.queue.Purge(ctx, reliable.Dead, make([]string, many)...); return err },
 			"PurgeNext":   func() error { _, err := l.queue.PurgeNext(ctx, reliable.Dead, new(reliable.Cursor), n); return err },
 			"Inspect":     func() error { _, err := l.queue.Inspect(ctx, make([]string, many)...); return err },
-			"List":        func() error { _, err := l.queue.List(ctx, reliable.Dead, 0, n); return err },
+			"List":        func() error { _, err := l.queue.List(ctx, reliable.Dead, n, nil); return err },
 			"Exchange (settle)": func() error {
 				_, err, _, _ := l.store.Exchange(ctx, make([]lease.Verdict, max(many, 1001)), 1, nil)
 				return err

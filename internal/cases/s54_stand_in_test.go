@@ -49,8 +49,9 @@ func TestS57_AListDoesNotPullPayloadsAndInspectPullsThemInPieces(t *testing.T) {
 	rdb, read := countingReads(t)
 	watched := laneOn(t, l.name, rdb, nil)
 	before := read.Load()
-	infos, err := watched.queue.List(t.Context(), reliable.Due, 0, 1000)
+	page, err := watched.queue.List(t.Context(), reliable.Due, 1000, nil)
 	require.NoError(t, err)
+	infos := page.Jobs
 	require.Len(t, infos, 11)
 	for _, info := range infos {
 		require.NoError(t, info.Undecoded)

@@ -116,8 +116,9 @@ func TestS55_AnyReasonGetsAJobIntoDeadWithinOneCall(t *testing.T) {
 		l.deadAtOnce(id, reasons[id].want)
 	}
 	l.nothingPending(len(reasons))
-	infos, err := l.queue.List(t.Context(), reliable.Dead, 0, 1000)
+	page, err := l.queue.List(t.Context(), reliable.Dead, 1000, nil)
 	require.NoError(t, err)
+	infos := page.Jobs
 	require.Len(t, infos, len(reasons))
 	out, err := json.Marshal(infos)
 	require.NoError(t, err)

@@ -239,8 +239,9 @@ func TestS57_ListingAndCountingDoNotPullPayloads(t *testing.T) {
 	require.EqualValues(t, n, watched.stats().Due)
 	before := read.Load()
 	require.EqualValues(t, n, watched.stats().Due)
-	ids, err := watched.store.List(t.Context(), lease.Due, 0, 1000)
+	listed, err := watched.store.List(t.Context(), lease.Due, 1000, nil)
 	require.NoError(t, err)
+	ids := listed.IDs
 	require.Len(t, ids, n)
 	require.Less(t, read.Load()-before, int64(4096), "bytes of stats and IDs")
 }

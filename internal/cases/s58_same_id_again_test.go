@@ -29,6 +29,9 @@ var sameID = []struct {
 	{"put back by a nack", func(l *lane) { l.settleX(errors.New("failed")) }, reliable.Due},
 	{"dead", func(l *lane) { l.killX() }, reliable.Dead},
 	{"dead and redriven", func(l *lane) { l.killX(); l.redriveX() }, reliable.Due},
+	{"due and buried by hand", func(l *lane) { l.buryX() }, reliable.Dead},
+	{"dead, edited and redriven", func(l *lane) { l.killX(); l.editX("old") }, reliable.Due},
+	{"dead, purged and imported again", func(l *lane) { l.killX(); l.importX() }, reliable.Dead},
 	{"acked", func(l *lane) { l.settleX(nil) }, reliable.Nowhere},
 	{"dead and purged", func(l *lane) { l.killX(); l.purgeX(reliable.Dead) }, reliable.Nowhere},
 	{"dead and cancelled", func(l *lane) { l.killX(); l.cancelX() }, reliable.Nowhere},
@@ -86,8 +89,27 @@ func (l *lane) cancelX() {
 
 func (l *lane) rescheduleX(delay time.Duration) {
 	l.t.Helper()
-	l.purgeX(reliable.Due)
-	l.enqueue(reliable.Item{Kind: "old", ID: "X", Payload: []byte("old"), Headers: map[string]string{"v": "old"}, Delay: delay})
+	results, err := l.queue.Reschedule(l.t.Context(), delay, "X")
+	require.NoError(l.t, errors.Join(err, results[0]))
+}
+
+func (l *lane) buryX() {
+	l.t.Helper()
+	results, err := l.queue.Bury(l.t.Context(), "by hand", "X")
+	require.NoError(l.t, errors.Join(err, results[0]))
+}
+
+func (l *lane) editX(payload string) {
+	l.t.Helper()
+	require.NoError(l.t, l.queue.EditAndRedrive(l.t.Context(), "X", reliable.Edit{Payload: []byte(payload)}))
+}
+
+func (l *lane) importX() {
+	l.t.Helper()
+	info := l.inspect("X")
+	l.purgeX(reliable.Dead)
+	results, err := l.queue.Import(l.t.Context(), []reliable.Info{info})
+	require.NoError(l.t, errors.Join(err, results[0]))
 }
 
 func TestS58_TheSameIDAgainIsCreatedOrRefusedByWhereTheOldOneIs(t *testing.T) {
@@ -150,6 +172,21 @@ func TestS58_ADeadJobCanBeReplacedByCancelAndEnqueue(t *testing.T) {
 	l.cancelX()
 	l.enqueue(item)
 	l.xIsNew()
+}
+
+// What is dead can also be given the new payload, and keeps what it is: it stays the same job.
+func TestS58_ADeadJobCanBeGivenTheNewPayloadAndRedriven(t *testing.T) {
+	t.Parallel()
+	l := newLane(t, nil)
+	l.enqueue(reliable.Item{Kind: "old", ID: "X", Payload: []byte("old"), Headers: map[string]string{"v": "old"}})
+	l.killX()
+	before := l.inspect("X")
+	l.editX("new")
+	info := l.inspect("X")
+	require.Equal(t, []any{reliable.Due, "old", "new", before.Headers, before.EnqueuedAt, 1, 0}, []any{
+		info.Place, info.Kind, string(info.Payload), info.Headers, info.EnqueuedAt, info.Redrives, info.Failures,
+	})
+	l.balanced(1)
 }
 
 func TestS58_TheSameIDTwiceInOneCallIsCreatedOnce(t *testing.T) {

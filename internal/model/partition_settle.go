@@ -1,9 +1,6 @@
 package model
 
-import (
-	"fmt"
-	"strings"
-)
+import "strings"
 
 // A Verdict ends a lease. Op is one of a, n, r, b.
 type Verdict struct {
@@ -111,65 +108,4 @@ func (p *Partition) Cancel(ids []string, records ...string) (codes string) {
 	}
 	p.dropRecords(out.String(), 'c', records)
 	return out.String()
-}
-
-// Redrive puts dead jobs back to due by ID. The answer is what redrive stores: bound, more, codes.
-func (p *Partition) Redrive(now int64, ids []string) string {
-	var out strings.Builder
-	for _, id := range ids {
-		place := p.Where(id)
-		if place == '3' {
-			p.redriven(now, id)
-			place = 'o'
-		}
-		out.WriteByte(place)
-	}
-	return fmt.Sprintf("%d 0 %s", now, out.String())
-}
-
-func (p *Partition) redriven(now int64, id string) {
-	j := p.Jobs[id]
-	j.Failures, j.Expiries, j.Redrives = 0, 0, j.Redrives+1
-	p.move(id, Due, Exactly(now))
-	p.count("redriven", 1)
-	p.Wake = true
-}
-
-// RedriveNext redrives the n that died first, at bound or before.
-func (p *Partition) RedriveNext(now, bound int64, n int) string {
-	ids := p.UpTo(Dead, bound, n)
-	for _, id := range ids {
-		p.redriven(now, id)
-	}
-	return p.bulk(Dead, bound, len(ids))
-}
-
-func (p *Partition) bulk(place string, bound int64, n int) string {
-	return fmt.Sprintf("%d %d %s", bound, min(1, len(p.UpTo(place, bound, 1))), strings.Repeat("o", n))
-}
-
-// Purge deletes jobs of a place by ID, and their records: none, or one for each.
-func (p *Partition) Purge(now int64, place string, ids []string, records ...string) string {
-	var out strings.Builder
-	for _, id := range ids {
-		if j := p.Jobs[id]; j == nil || j.Place != place {
-			out.WriteByte('0')
-			continue
-		}
-		out.WriteByte('o')
-		delete(p.Jobs, id)
-		p.count("purged", 1)
-	}
-	p.dropRecords(out.String(), 'o', records)
-	return fmt.Sprintf("%d 0 %s", now, out.String())
-}
-
-// PurgeNext deletes the n lowest of a place, at bound or before.
-func (p *Partition) PurgeNext(bound int64, place string, n int) string {
-	ids := p.UpTo(place, bound, n)
-	for _, id := range ids {
-		delete(p.Jobs, id)
-		p.count("purged", 1)
-	}
-	return p.bulk(place, bound, len(ids))
 }

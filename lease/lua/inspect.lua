@@ -3,7 +3,7 @@
 -- ARGV: head max_bytes, then per item: id
 -- ANSWER: OK now_ms, then per job: place score record counts errors token holder
 -- head is how much of each record is told, 0 for all of it. Fewer jobs are answered, the first ones and at least one,
--- where their records exceed max_bytes.
+-- where their records exceed max_bytes: whole ones, since to tell the head of a record takes reading all of it.
 local due, processing, dead, done, jobs, leases, counts, errors, holders = unpack(KEYS)
 local out = {'OK', math.floor(now_us() / 1000)}
 local zsets, ids, bytes = {due, processing, dead, done}, {}, 0
@@ -14,13 +14,13 @@ end
 for i, place in ipairs(places(ids, due, processing, dead, done)) do
   local id, at = ids[i], 2 + 7 * (i - 1)
   local zset, token = zsets[tonumber(place)], call('HGET', leases, id) or ''
+  bytes = bytes + call('HSTRLEN', jobs, id)
+  if i > 1 and bytes > max_bytes then
+    return out
+  end
   local record = call('HGET', jobs, id) or ''
   if part > 0 then
     record = string.sub(record, 1, part)
-  end
-  bytes = bytes + #record
-  if i > 1 and bytes > max_bytes then
-    return out
   end
   out[at + 1], out[at + 2] = place, zset and call('ZSCORE', zset, id) or ''
   out[at + 3], out[at + 4] = record, call('HGET', counts, id) or ''

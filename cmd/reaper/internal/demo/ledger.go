@@ -72,9 +72,11 @@ func (s *stage) settleBooks(ctx context.Context) (*ledger, error) {
 	if e.jobs, err = s.queue.Inspect(ctx, e.enqueued...); err != nil {
 		return nil, err
 	}
-	if e.dead, err = s.queue.List(ctx, reliable.Dead, 0, len(e.enqueued)); err != nil {
+	dead, err := s.queue.List(ctx, reliable.Dead, len(e.enqueued), nil)
+	if err != nil {
 		return nil, err
 	}
+	e.dead = dead.Jobs
 	book := compute(&e)
 	book.Server, book.Version, book.Took = s.server.kind, s.server.version, time.Since(s.began)
 	return book, nil
