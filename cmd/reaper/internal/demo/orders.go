@@ -70,7 +70,7 @@ func (o *order) pace() pace {
 	hash := fnv.New32a()
 	_, _ = hash.Write([]byte(o.ID))
 	part := time.Duration(hash.Sum32() % 1000) // of a thousand
-	whole := 40*time.Millisecond + 80*time.Millisecond*part/1000
+	whole := 120*time.Millisecond + 160*time.Millisecond*part/1000
 	switch o.Behaviour {
 	case behavesSlowly:
 		whole = time.Second + time.Second*part/1000
