@@ -195,7 +195,7 @@ func TestAKeyTakesNoRideFromTheJobsOwnRecord(t *testing.T) {
 	name := redistest.Queue(t)
 	o := brief()
 	q := queueOn(t, rdb, name, o)
-	g, err := idempotency.New(rdb, name, &idempotency.Options{Lease: 300 * time.Millisecond})
+	g, err := idempotency.New(rdb, name, &idempotency.Options{Lease: time.Second})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, g.Close(context.Background())) })
 	put(t, q, job("k"))
