@@ -23,8 +23,10 @@ func TestEverySampleJobHasWorkOfItsOwnLength(t *testing.T) {
 		whole := pace.whole()
 		if o.Behaviour == behavesSlowly {
 			assert.True(t, whole >= time.Second && whole < 2*time.Second, "%s: %v", o.ID, whole)
+		} else if o.Behaviour == failsOnce || o.Behaviour == poisonous {
+			assert.Equal(t, 40*time.Millisecond, whole, o.ID)
 		} else {
-			assert.True(t, whole >= 40*time.Millisecond && whole < 280*time.Millisecond, "%s: %v", o.ID, whole)
+			assert.True(t, whole >= 120*time.Millisecond && whole < 280*time.Millisecond, "%s: %v", o.ID, whole)
 		}
 	}
 	assert.EqualValues(t, all[0].DelayMs, all[0].item().Delay.Milliseconds())
