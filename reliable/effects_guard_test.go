@@ -122,8 +122,10 @@ func TestRecordsBesideTheOneThatRidesAreKeptByTheirGuards(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := newShop(t, quick())
-			g := s.guard(t, s.name, &idempotency.Options{Lease: 200 * time.Millisecond})
+			o := quick()
+			o.Lease = time.Second
+			s := newShop(t, o)
+			g := s.guard(t, s.name, &idempotency.Options{Lease: o.Lease / 2})
 			put(t, s.Queue, job("k"))
 			j := s.claim(t)
 			permits := map[string]*idempotency.Permit{}
@@ -146,7 +148,7 @@ func TestRecordsBesideTheOneThatRidesAreKeptByTheirGuards(t *testing.T) {
 						require.ErrorAs(t, err, new(*idempotency.InFlightError), what)
 					}
 				}
-				return time.Since(began) > 3*quick().Lease
+				return time.Since(began) > 2*o.Lease
 			}, 20*time.Second, 10*time.Millisecond)
 			last := permits[begin[1]]
 			require.NoError(t, permits[begin[0]].Commit(t.Context(), []byte("1")))
