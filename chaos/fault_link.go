@@ -81,7 +81,7 @@ func cutOff(ctx context.Context, in *Injection) error {
 		return err
 	}
 	defer in.GiveBack(p)
-	in.Until(ctx, in.Lease(), func() bool { return p.Busy() > 0 })
+	in.Until(ctx, 2*in.Lease(), func() bool { return p.Busy() > 0 })
 	in.Begin(p.Name(), 0, record.Cut, record.Lossy)
 	busy := p.Busy()
 	p.link.BlackHole(true)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/leaseq/leaseq/chaos/record"
@@ -90,17 +91,17 @@ func killWorker(ctx context.Context, in *Injection) error {
 			in.GiveBack(p)
 		}
 	}()
-	in.Until(ctx, in.Lease()/2, func() bool { return p.Busy() > 0 })
-	busy := 0
+	if !in.Until(ctx, 2*in.Lease(), func() bool { return p.Busy() > 0 }) && ctx.Err() != nil {
+		return nil
+	}
 	for _, p := range posts {
-		busy += p.Busy()
 		in.Begin(p.Name(), 0, record.Dies)
 		if err := p.Kill(); err != nil {
 			return err
 		}
 		in.storm.countKill()
 	}
-	if busy > 0 {
+	if slices.ContainsFunc(posts, func(p *Post) bool { return p.Busy() > 0 }) {
 		in.Bites()
 	}
 	in.End()
@@ -119,7 +120,7 @@ func stopWorker(ctx context.Context, in *Injection) error {
 		return err
 	}
 	defer in.GiveBack(p)
-	in.Until(ctx, in.Lease(), func() bool { return p.Busy() > 0 })
+	in.Until(ctx, 2*in.Lease(), func() bool { return p.Busy() > 0 })
 	in.Begin(p.Name(), 0, record.Freezes)
 	if err := p.Freeze(); err != nil {
 		return err

@@ -94,8 +94,15 @@ func (l *lately[K, V]) get(key K) (V, bool) {
 // recent is how many IDs are kept for whoever wants to do something to a job.
 const recent = 512
 
-func newFollower(began time.Time) *follower {
-	return &follower{began: began, byName: map[string]*followed{}, loses: map[int64]bool{}}
+func newFollower() *follower {
+	return &follower{began: time.Now(), byName: map[string]*followed{}, loses: map[int64]bool{}}
+}
+
+// begin begins the seconds of the run.
+func (f *follower) begin(now time.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.began = now
 }
 
 func (f *follower) add(name, path string) {
@@ -106,14 +113,16 @@ func (f *follower) add(name, path string) {
 	f.byName[name] = one
 }
 
-// busy is how many handlers run in a process.
+// busy is how many handlers run in a process, or ran when it died, by all that it has written so far.
 func (f *follower) busy(name string) int {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if one := f.byName[name]; one != nil {
-		return len(one.running)
+	one := f.byName[name]
+	if one == nil {
+		return 0
 	}
-	return 0
+	_ = f.read(one) // what is wrong with a history the next look says
+	return len(one.running)
 }
 
 // await waits until a process has opened its history, for at most d.
@@ -123,11 +132,7 @@ func (f *follower) await(ctx context.Context, name string, d time.Duration) {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		f.mu.Lock()
-		one := f.byName[name]
-		opened := one == nil || one.opened
-		f.mu.Unlock()
-		if opened {
+		if f.opened(name) {
 			return
 		}
 		select {
@@ -136,6 +141,18 @@ func (f *follower) await(ctx context.Context, name string, d time.Duration) {
 		case <-tick.C:
 		}
 	}
+}
+
+// opened reports whether a process has opened its history, or is none that is followed.
+func (f *follower) opened(name string) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	one := f.byName[name]
+	if one == nil {
+		return true
+	}
+	_ = f.read(one) // what is wrong with a history the next look says
+	return one.opened
 }
 
 // look reads what is new.

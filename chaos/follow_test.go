@@ -3,7 +3,6 @@ package chaos
 import (
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -16,7 +15,7 @@ func followWhile(t *testing.T, events ...record.Event) Progress {
 	file := filepath.Join(t.TempDir(), "one.jsonl")
 	rec, err := record.Open(file, &record.Options{Queue: "q", Process: "one"})
 	require.NoError(t, err)
-	f := newFollower(time.Now())
+	f := newFollower()
 	f.add("one", file)
 	for i := range events {
 		rec.Write(&events[i])

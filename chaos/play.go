@@ -39,6 +39,7 @@ func (s *storm) play(ctx context.Context) error {
 			return fmt.Errorf("chaos: %w", err)
 		}
 	}
+	s.awaitWorkers(ctx)
 	background, stop := context.WithCancel(ctx)
 	defer stop()
 	var all sync.WaitGroup
@@ -77,6 +78,21 @@ func (s *storm) play(ctx context.Context) error {
 	}
 	s.dismiss(ctx)
 	return s.now(ctx)
+}
+
+// awaitBound is how long the workers may take to begin before the faults come anyway.
+const awaitBound = 5 * time.Second
+
+// awaitWorkers begins the run's time when all workers have opened their histories: a fault that comes before there is
+// anybody to meet shows nothing.
+func (s *storm) awaitWorkers(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, awaitBound)
+	defer cancel()
+	for _, p := range s.posts {
+		s.follow.await(ctx, p.Name(), awaitBound)
+	}
+	s.began = time.Now()
+	s.follow.begin(s.began)
 }
 
 // dismiss ends all workers in order, all at once.

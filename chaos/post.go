@@ -40,7 +40,7 @@ func (p *Post) Name() string {
 	return p.name
 }
 
-// Busy is how many handlers run there now, as its history says.
+// Busy is how many handlers run there now, or ran when the process was killed, by what it has written until now.
 func (p *Post) Busy() int { return p.storm.follow.busy(p.Name()) }
 
 // Start starts the next process there. The one before must have ended.

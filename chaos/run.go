@@ -122,7 +122,7 @@ func (s *storm) begin(ctx context.Context) (err error) {
 		return err
 	}
 	s.began = time.Now()
-	s.follow = newFollower(s.began)
+	s.follow = newFollower()
 	file := filepath.Join(s.histories, "harness.jsonl")
 	s.rec, err = record.Open(file, &record.Options{Queue: s.Queue, Process: "harness", Lease: s.Lease})
 	if err != nil {

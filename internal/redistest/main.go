@@ -20,6 +20,7 @@ import (
 	"fmt"
 	"os"
 	"testing"
+	"time"
 
 	"go.uber.org/goleak"
 )
@@ -34,6 +35,19 @@ func Main(m *testing.M, after ...func()) {
 	os.Exit(code)
 }
 
+// patience is for goroutines of the client that end by themselves: one that tries whether a server is back sleeps for a
+// second between two tries, and finds only then that its client was closed.
+const patience = 3 * time.Second
+
+func leaked(patience time.Duration) (err error) {
+	for began := time.Now(); time.Since(began) < patience; {
+		if err = goleak.Find(); err == nil {
+			return nil
+		}
+	}
+	return err
+}
+
 func run(m interface{ Run() int }) int {
 	code := m.Run()
 	if err := shared.stop(); err != nil {
@@ -43,7 +57,7 @@ func run(m interface{ Run() int }) int {
 	if code != 0 {
 		return code // a failed test may well leave goroutines, and they would only hide it
 	}
-	if err := goleak.Find(); err != nil {
+	if err := leaked(patience); err != nil {
 		fmt.Fprintln(os.Stderr, "redistest: goroutines are left:", err)
 		return 1
 	}
