@@ -14,8 +14,9 @@ import (
 const fastLease = time.Second
 
 type leaseqSystem struct {
-	rdb   *redis.Client
-	queue *reliable.Queue
+	rdb      *redis.Client
+	queue    *reliable.Queue
+	prefetch int
 }
 
 func (*leaseqSystem) Name() string { return "leaseq" }
@@ -24,13 +25,14 @@ func (*leaseqSystem) Settings() []Setting {
 	return []Setting{
 		{Name: "QueueOptions.Lease", Default: "15s", Fast: fastLease.String()},
 		{Name: "ConsumerOptions.Concurrency", Default: "as measured", Why: "it is what is varied"},
+		{Name: "ConsumerOptions.Prefetch", Default: "0", Why: "100 where a figure says so"},
 		{Name: "ConsumerOptions.WakeFallback", Default: "1s"},
 		{Name: "Item.Kind", Default: "bench", Why: "every job has one; the handler is called without a Mux"},
 	}
 }
 
 func (s *leaseqSystem) Open(_ context.Context, addr string, o Options) error {
-	s.rdb = newClient(addr)
+	s.rdb, s.prefetch = newClient(addr), o.Prefetch
 	options := &reliable.QueueOptions{}
 	if o.Fast {
 		options.Lease = fastLease
@@ -70,12 +72,14 @@ func leaseqItem(job Job) reliable.Item {
 
 func (*leaseqSystem) Batches() {}
 
+func (*leaseqSystem) Prefetches() {}
+
 func (s *leaseqSystem) Work(ctx context.Context, concurrency int, handle Handler) error {
 	handler := reliable.HandlerFunc(func(ctx context.Context, job *reliable.Job) error {
 		handle(ctx, job.Payload)
 		return nil
 	})
-	consumer, err := reliable.NewConsumer(s.queue, handler, &reliable.ConsumerOptions{Concurrency: concurrency})
+	consumer, err := reliable.NewConsumer(s.queue, handler, &reliable.ConsumerOptions{Concurrency: concurrency, Prefetch: s.prefetch})
 	if err != nil {
 		return err
 	}

@@ -22,6 +22,34 @@ func measureProcess(ctx context.Context, b *bench, round int) error {
 			return err
 		}
 	}
+	return measurePrefetch(ctx, b, round)
+}
+
+// prefetched is how many jobs may wait in a worker with one handler.
+const prefetched = 100
+
+// measurePrefetch measures one handler again, in the systems that can let jobs wait in the worker; the others do what they
+// do without, so that there is something of the same moment to compare with.
+func measurePrefetch(ctx context.Context, b *bench, round int) error {
+	if len(b.plan.process) == 0 || b.plan.process[0].concurrency != 1 {
+		return nil
+	}
+	for i := range b.systems {
+		system := b.systems[(i+round)%len(b.systems)]()
+		load := load{concurrency: 1, jobs: b.plan.process[0].jobs}
+		if _, ok := system.(Prefetcher); ok {
+			load.jobs *= 8
+		}
+		err := b.stand(ctx, system, Options{Prefetch: prefetched}, "process_1_prefetch", func(ctx context.Context, s *stand) error {
+			if err := fill(ctx, s.System, load.jobs); err != nil {
+				return err
+			}
+			return process(ctx, s, load, "process_1_prefetch")
+		})
+		if err != nil {
+			return err
+		}
+	}
 	return nil
 }
 
@@ -46,5 +74,8 @@ func process(ctx context.Context, s *stand, load load, figure string) error {
 	}
 	s.add(figure, float64(load.jobs)/took.Seconds())
 	s.addCosts(figure, before, after, load.jobs)
+	if _, ok := s.System.(*leaseqSystem); ok && load.concurrency == ceilingConcurrency {
+		return measureShare(ctx, s, float64(load.jobs)/took.Seconds())
+	}
 	return nil
 }

@@ -95,6 +95,12 @@ func figuresOf(p plan) []figure {
 	for _, load := range p.process {
 		rate(fmt.Sprintf("process_%d", load.concurrency), fmt.Sprintf("process at %d", load.concurrency))
 	}
+	if len(p.process) > 0 && p.process[0].concurrency == 1 {
+		rate("process_1_prefetch", "process at 1, jobs wait in the worker where it can")
+	}
+	all = append(all,
+		figure{Key: "ceiling", Title: "ceiling: ZADD, HSET and ZREM by EVALSHA, pipelines of 16", Unit: "calls/s"},
+		figure{Key: "ceiling_share", Title: "process at 200, share of the ceiling", Place: 2})
 	rate("steady", "steady state, 10 producers")
 	all = append(all, figure{Key: "steady_enqueued", Title: "steady state: enqueued", Unit: "jobs/s", Hide: true})
 	cost("enqueue_1", "enqueue, 1 goroutine")
@@ -121,6 +127,8 @@ func calmFigures(p plan) []figure {
 		{Key: "latency_p50", Title: "idle queue, enqueue to start: p50", Unit: "ms", Place: 2},
 		{Key: "latency_p99", Title: "idle queue, enqueue to start: p99", Unit: "ms", Place: 2},
 		{Key: "latency_max", Title: "idle queue, enqueue to start: longest", Unit: "ms", Place: 2},
+		{Key: "latency_list_p50", Title: "a blocking list pop on the same server, push to pop: p50", Unit: "ms", Place: 2},
+		{Key: "latency_vs_list", Title: "idle queue, enqueue to start, to that of the list: p50", Place: 1},
 		{Key: "late_p50", Title: "delayed jobs, lateness: p50", Unit: "ms", Place: 2},
 		{Key: "late_p99", Title: "delayed jobs, lateness: p99", Unit: "ms", Place: 2},
 		{Key: "late_min", Title: "delayed jobs, lateness: earliest", Unit: "ms", Place: 2},

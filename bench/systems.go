@@ -16,7 +16,7 @@ import (
 // many goroutines at once. Use the system as its own documents say it is used best, with the client of [newClient] if it
 // takes one, and change settings only where the measurement needs it: each change is listed by Settings.
 //
-// A system may also be a [Batcher] and a [Leaser]; what it is not is left out of its column.
+// A system may also be a [Batcher], a [Leaser] and a [Prefetcher]; what it is not is left out of its column.
 type System interface {
 	// Name is one lower-case word: the heading of its column and its key in the JSON.
 	Name() string
@@ -47,6 +47,12 @@ type Leaser interface {
 	Leases(ctx context.Context, ids []string) (map[string]time.Time, error)
 }
 
+// A Prefetcher is a System whose worker can take jobs before a handler is free for them.
+type Prefetcher interface {
+	System
+	Prefetches()
+}
+
 // A Handler is the work of a job. It has no error: every job succeeds.
 type Handler func(ctx context.Context, payload []byte)
 
@@ -61,6 +67,8 @@ type Job struct {
 type Options struct {
 	// Fast asks for the settings that start, and restart, a job soonest, whatever that costs. Otherwise the defaults.
 	Fast bool
+	// Prefetch is how many jobs may wait in a worker for a handler. A system that is no Prefetcher has no use for it.
+	Prefetch int
 }
 
 // A Setting is what a system runs with.

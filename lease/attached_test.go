@@ -322,7 +322,8 @@ func TestWithoutRecordsACallIsWhatItWasBefore(t *testing.T) {
 	b := onRedis(t)
 	call, err := b.settleCall([]Verdict{{Op: Ack, ID: "a", Token: "1:s:1"}, {Op: Release, ID: "b", Token: "2:s:1"}})
 	require.NoError(t, err)
-	assert.Equal(t, []any{[]byte("stub"), "a", "a", "1:s:1", "r", "b", "2:s:1", "0", ""}, call.Args)
+	text := func(s string) *string { return &s }
+	assert.Equal(t, []any{[]byte("stub"), "a", text("a"), text("1:s:1"), "r", text("b"), text("2:s:1"), "0", ""}, call.Args)
 	assert.Empty(t, call.Records)
 	req, err := b.extendRequest(time.Second, []Held{{ID: "a", Token: "1:s:1"}})
 	require.NoError(t, err)

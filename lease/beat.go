@@ -40,7 +40,7 @@ func (k *Keeper) letGo() {
 	defer k.mu.Unlock()
 	k.ended = true
 	for h := range k.held {
-		h.cancel(ErrClosed)
+		h.ctx.Cancel(ErrClosed)
 	}
 	clear(k.held)
 }

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unsafe"
 
 	"github.com/leaseq/leaseq/internal/script"
 )
@@ -96,11 +97,8 @@ func highestFence(reply []any) int64 {
 	return first + n - 1
 }
 
-// claimHead is how many elements of a claim's answer come before the jobs, and claimJob how many each job has.
-const (
-	claimHead = 8
-	claimJob  = 4
-)
+// claimHead is how many elements of a claim's answer come before the jobs' records.
+const claimHead = 10
 
 // checkClaim reads the first fence and the number of jobs; ok is false for what is no claim's answer, or contradicts itself.
 func checkClaim(reply []any) (first, n int64, ok bool) {
@@ -114,11 +112,13 @@ func checkClaim(reply []any) (first, n int64, ok bool) {
 	n, ok5 := reply[5].(int64)
 	_, ok6 := reply[6].(int64)
 	_, ok7 := reply[7].(int64)
+	heads, ok8 := reply[8].(string)
+	ids, ok9 := reply[9].(string)
 	first, err := strconv.ParseInt(text, 10, 64)
-	if !ok1 || !ok2 || !ok3 || !ok4 || !ok5 || !ok6 || !ok7 || err != nil || length <= 0 || first < 0 {
+	if !ok1 || !ok2 || !ok3 || !ok4 || !ok5 || !ok6 || !ok7 || !ok8 || !ok9 || err != nil || length <= 0 || first < 0 {
 		return 0, 0, false
 	}
-	if n < 0 || n > MaxBatch || len(reply) != claimHead+claimJob*int(n) || first > math.MaxInt64-n {
+	if n < 0 || n > MaxBatch || len(reply) != claimHead+int(n) || first > math.MaxInt64-n {
 		return 0, 0, false
 	}
 	for _, field := range reply[claimHead:] {
@@ -126,7 +126,23 @@ func checkClaim(reply []any) (first, n int64, ok bool) {
 			return 0, 0, false
 		}
 	}
-	return first, n, true
+	for range n {
+		var size int
+		if _, size, _, heads, ok = cutHead(heads); !ok || size > len(ids) {
+			return 0, 0, false
+		}
+		ids = ids[size:]
+	}
+	return first, n, heads == "" && ids == ""
+}
+
+// cutHead reads one line of a claim's heads: the due time, the length of the ID, and the counts, if there are any.
+func cutHead(heads string) (due string, size int, counts, rest string, ok bool) {
+	line, rest, _ := strings.Cut(heads, "\n")
+	due, line, ok = strings.Cut(line, " ")
+	length, counts, _ := strings.Cut(line, " ")
+	size, err := strconv.Atoi(length)
+	return due, size, counts, rest, ok && err == nil && size >= 0
 }
 
 func claimed(call *script.Call, o *ClaimOptions) (Claimed, error) {
@@ -148,15 +164,20 @@ func claimed(call *script.Call, o *ClaimOptions) (Claimed, error) {
 		Length: millis(length), NextDue: millis(next), Held: reply[3].(string), Missing: int(missing), At: call.SentAt,
 		Jobs: make([]Lease, n),
 	}
-	owner := ":" + call.Session + ":" + strconv.FormatUint(call.Number, 10)
+	tokens := newTokens(first, len(out.Jobs), call)
+	heads, ids := reply[8].(string), reply[9].(string)
 	for i := range out.Jobs {
-		fence := first + int64(i)
 		job := &out.Jobs[i]
 		*job = Lease{
-			Fence: fence, Token: strconv.FormatInt(fence, 10) + owner,
+			Fence: first + int64(i), Token: tokens.next(), Record: bytesOf(reply[claimHead+i].(string)),
 			Length: out.Length, Deadline: call.SentAt.Add(out.Length),
 		}
-		job.read(reply[claimHead+claimJob*i:])
+		var size int
+		var counts string
+		job.due, size, counts, heads, _ = cutHead(heads)
+		job.ID, ids = ids[:size], ids[size:]
+		job.Due = dueTime(job.due)
+		job.Failures, job.Expiries, job.Redrives, job.MaxRetries, job.MaxExpiries = readCounts(counts)
 		if !job.Due.IsZero() {
 			job.Late = max(time.UnixMilli(now).Sub(job.Due), 0)
 		}
@@ -164,11 +185,26 @@ func claimed(call *script.Call, o *ClaimOptions) (Claimed, error) {
 	return out, nil
 }
 
-// read reads the fields of a job, which are known to be strings.
-func (l *Lease) read(fields []any) {
-	l.ID, l.Record, l.due = fields[0].(string), []byte(fields[1].(string)), fields[2].(string)
-	l.Due = dueTime(l.due)
-	l.Failures, l.Expiries, l.Redrives, l.MaxRetries, l.MaxExpiries = readCounts(fields[3].(string))
+// bytesOf gives the bytes of a string that the client has made for this answer alone, without a copy.
+func bytesOf(text string) []byte { return unsafe.Slice(unsafe.StringData(text), len(text)) }
+
+// tokens writes the tokens of a claim into one text.
+type tokens struct {
+	fence int64
+	owner string
+	text  []byte
+}
+
+func newTokens(first int64, n int, call *script.Call) *tokens {
+	owner := ":" + call.Session + ":" + strconv.FormatUint(call.Number, 10)
+	return &tokens{fence: first, owner: owner, text: make([]byte, 0, n*(len(owner)+19))}
+}
+
+func (t *tokens) next() string {
+	from := len(t.text)
+	t.text = append(strconv.AppendInt(t.text, t.fence, 10), t.owner...)
+	t.fence++
+	return unsafe.String(&t.text[from], len(t.text)-from) // what was written is not written again
 }
 
 // dueTime reads a score of due. Scores that are no time (infinities, by somebody's hand) become the zero time.

@@ -36,7 +36,7 @@ func TestExchangeSettlesAndClaimsInOneRoundTrip(t *testing.T) {
 	})
 }
 
-func TestExchangeNeedsOnePipelineAndTwoSessions(t *testing.T) {
+func TestExchangeNeedsOneScriptCallAndTwoSessions(t *testing.T) {
 	t.Parallel()
 	b, proxy := behindProxy(t, nil)
 	b.put(t, names("j", 10)...)
@@ -51,7 +51,7 @@ func TestExchangeNeedsOnePipelineAndTwoSessions(t *testing.T) {
 	_, settleErr, _, claimErr := b.Exchange(t.Context(), []Verdict{verdict(Ack, held[0])}, 1, nil)
 	require.NoError(t, settleErr)
 	require.NoError(t, claimErr)
-	assert.EqualValues(t, 2, scripts.Load())
+	assert.EqualValues(t, 1, scripts.Load())
 	assert.EqualValues(t, 2, b.rdb.HLen(t.Context(), b.key("sessions")).Val())
 }
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/leaseq/leaseq/internal/callback"
+	"github.com/leaseq/leaseq/internal/lazyctx"
 	"github.com/leaseq/leaseq/internal/pulse"
 )
 
@@ -57,8 +58,7 @@ type Keeper struct {
 type Hold struct {
 	keeper *Keeper
 	held   Held
-	ctx    context.Context
-	cancel context.CancelCauseFunc
+	ctx    lazyctx.Context
 
 	renewing bool // in a batch without an answer yet; under the Keeper's lock
 
@@ -101,13 +101,13 @@ func NewKeeper(store *Store, o *KeeperOptions) (*Keeper, error) {
 // through Context ends with the lease; it carries the values of parent, and not its end. After the Keeper's Run it has
 // ended already, with cause [ErrClosed].
 func (k *Keeper) Hold(parent context.Context, l *Lease) *Hold {
-	ctx, cancel := context.WithCancelCause(context.WithoutCancel(parent))
-	h := &Hold{keeper: k, held: Held{ID: l.ID, Token: l.Token}, ctx: ctx, cancel: cancel, deadline: l.Deadline}
+	h := &Hold{keeper: k, held: Held{ID: l.ID, Token: l.Token}, deadline: l.Deadline}
+	h.ctx.Begin(parent)
 	sent := l.Deadline.Add(-l.Length) // when the claim was sent
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.ended {
-		cancel(ErrClosed)
+		h.ctx.Cancel(ErrClosed)
 		return h
 	}
 	k.held[h] = struct{}{}
@@ -158,7 +158,16 @@ func (k *Keeper) Holding() int {
 }
 
 // Context ends when the lease does (cause [ErrLost] or [ErrCancelled]), or with Cancel or Done.
-func (h *Hold) Context() context.Context { return h.ctx }
+func (h *Hold) Context() context.Context { return &h.ctx }
+
+// A LimitedContext is a context that ends with a lease, at a time, or with Cancel. What a context costs is spent only if
+// somebody waits for its end; Cause tells its cause, or nil, for less than [context.Cause].
+type LimitedContext = lazyctx.Context
+
+// Limit begins a context that ends as Context does, or at a time, with a cause: for a handler whose time is limited.
+func (h *Hold) Limit(ctx *LimitedContext, at time.Time, reason error) {
+	ctx.BeginUntil(&h.ctx, at, reason)
+}
 
 // Deadline is until when the lease is held at least, on this process' monotonic clock.
 func (h *Hold) Deadline() time.Time {
@@ -182,7 +191,7 @@ func (h *Hold) Startable() bool {
 }
 
 // Cancel ends the job's context with a cause; the lease is still looked after.
-func (h *Hold) Cancel(cause error) { h.cancel(cause) }
+func (h *Hold) Cancel(cause error) { h.ctx.Cancel(cause) }
 
 // StopExtending lets the lease run out.
 func (h *Hold) StopExtending() {
@@ -207,7 +216,7 @@ func (h *Hold) Done() {
 	h.mu.Lock()
 	h.done = true
 	h.mu.Unlock()
-	h.cancel(context.Canceled)
+	h.ctx.Cancel(context.Canceled)
 }
 
 // Extended notes that the lease was extended by somebody else than the keeper, as by a handler.
@@ -266,10 +275,10 @@ func (h *Hold) answer(err error, deadline time.Time) (lost bool) {
 		return false
 	case errors.Is(err, ErrCancelled):
 		h.state = HoldCancelled
-		h.cancel(ErrCancelled)
+		h.ctx.Cancel(ErrCancelled)
 	default:
 		h.state = HoldLost
-		h.cancel(ErrLost)
+		h.ctx.Cancel(ErrLost)
 	}
 	return true
 }
@@ -285,6 +294,6 @@ func (h *Hold) due(now time.Time) (next time.Time, over bool) {
 		return h.deadline, false
 	}
 	h.state = HoldOverdue
-	h.cancel(ErrLost)
+	h.ctx.Cancel(ErrLost)
 	return time.Time{}, true
 }

@@ -128,9 +128,13 @@ func (w *world) lease() Lease {
 func (w *world) drawVerdicts() ([]Verdict, []model.Verdict) {
 	var verdicts []Verdict
 	var same []model.Verdict
+	ops, plain := []Op{Ack, Nack, Nack, Release, Bury}, draw(w, rapid.IntRange(0, 2), "plain acks") == 0
+	if plain { // which have a way of their own through the script
+		ops = []Op{Ack}
+	}
 	for range draw(w, aFew, "verdicts") {
 		l := w.lease()
-		v := verdict(draw(w, rapid.SampledFrom([]Op{Ack, Nack, Nack, Release, Bury}), "op"), l)
+		v := verdict(draw(w, rapid.SampledFrom(ops), "op"), l)
 		one := model.Verdict{Op: byte(v.Op), ID: v.ID, Token: v.Token}
 		switch v.Op {
 		case Nack, Bury:
@@ -144,7 +148,9 @@ func (w *world) drawVerdicts() ([]Verdict, []model.Verdict) {
 			require.NoError(w.t, err)
 		}
 		v.Delay, v.Reason, v.Stack, v.Newer = time.Duration(one.Delay)*time.Millisecond, one.Reason, one.Stack, one.Newer
-		v.Attached, one.Attached = w.drawAttached(l)
+		if !plain {
+			v.Attached, one.Attached = w.drawAttached(l)
+		}
 		verdicts, same = append(verdicts, v), append(same, one)
 	}
 	return verdicts, same

@@ -42,6 +42,8 @@ var (
 	editScript       = load("edit")
 	importScript     = load("import")
 	listScript       = load("list")
+
+	exchangeScript = script.Join(settleScript, claimScript)
 )
 
 // Scripts lists the scripts of this package, for tests that check all scripts or tell calls apart by their digests.
@@ -49,6 +51,6 @@ func Scripts() []*script.Script {
 	return []*script.Script{
 		enqueueScript, claimScript, settleScript, extendScript, expireScript, cancelScript,
 		redriveScript, purgeScript, policyScript, wakeScript, statsScript, inspectScript, deleteScript, eraseScript,
-		rescheduleScript, buryScript, editScript, importScript, listScript,
+		rescheduleScript, buryScript, editScript, importScript, listScript, exchangeScript,
 	}
 }

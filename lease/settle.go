@@ -24,6 +24,9 @@ const (
 	Bury    Op = 'b' // failed for good: failures + 1; to dead
 )
 
+// opNames are the arguments for the script, made once.
+var opNames = [256]any{Ack: "a", Nack: "n", Release: "r", Bury: "b"}
+
 // A Verdict ends one lease.
 type Verdict struct {
 	Op    Op
@@ -98,12 +101,14 @@ func (s *Store) settleCall(verdicts []Verdict) (*script.Call, error) {
 	args := make([]any, 1, 1+len(records.args)+3*len(verdicts))
 	args[0] = s.stub
 	args = append(args, records.args...)
+	texts := make([]string, 0, 2*len(verdicts)) // pointers to these are cheaper than copies in each argument
 	for i := range verdicts {
 		v := &verdicts[i]
 		if err := v.check(); err != nil {
 			return nil, fmt.Errorf("settle %s: %w", v.ID, err)
 		}
-		args = append(args, string(v.Op), v.ID, v.Token)
+		texts = append(texts, v.ID, v.Token)
+		args = append(args, opNames[v.Op], &texts[len(texts)-2], &texts[len(texts)-1])
 		switch v.Op {
 		case Ack:
 		case Nack:
@@ -142,7 +147,7 @@ func (s *Store) settleRecords(verdicts []Verdict) (all attachments, err error) {
 // check refuses what the script could not store as it is: it must not stop halfway through a batch.
 func (v *Verdict) check() error {
 	switch {
-	case !strings.ContainsRune("anrb", rune(v.Op)):
+	case opNames[v.Op] == nil:
 		return fmt.Errorf("unknown verdict %q", string(v.Op))
 	case v.Delay < 0:
 		return fmt.Errorf("a delay of %v: want 0 or more", v.Delay)
@@ -153,7 +158,10 @@ func (v *Verdict) check() error {
 	case len(v.Stack) > maxStack:
 		return fmt.Errorf("a stack of %d bytes: want at most %d", len(v.Stack), maxStack)
 	}
-	if at, err := strconv.ParseFloat(v.KeepAt, 64); v.KeepAt != "" && (err != nil || math.IsNaN(at)) {
+	if v.KeepAt == "" {
+		return nil
+	}
+	if at, err := strconv.ParseFloat(v.KeepAt, 64); err != nil || math.IsNaN(at) {
 		return fmt.Errorf("%q is no due time: use KeepDue", v.KeepAt)
 	}
 	return nil

@@ -175,7 +175,7 @@ func (q *Queue) passOn() {
 }
 
 // dueJitter spreads the claims of processes that wait for the same due time.
-const dueJitter = 3 * time.Millisecond
+const dueJitter = time.Millisecond
 
 // untilDue is how long a claim by hand waits for the next due time: a little more than the fallback at most, since the
 // wake-up may have been lost with another process, or with a connection that is dead without a word.

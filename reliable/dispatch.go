@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"time"
 
 	"github.com/leaseq/leaseq/idempotency"
@@ -18,17 +17,23 @@ type dispatcher struct {
 	free    int                // slots without a job
 	held    map[*work]struct{} // claimed and not settled
 	pending []*work            // over, to be settled
+	taken   []*work            // as last found in the inbox
 
-	flying    bool // a round trip is under way
+	flying    int // round trips under way
+	asked     int // how many jobs they claim
 	landed    chan flight
 	flights   context.Context // ends when nothing may be waited for any more
 	endFlight context.CancelFunc
 
 	claimable bool // there may be something to claim
-	again     bool // that was learned while a claim was under way, which may have run before
+	claimed   int  // the number of the last claim that was sent
+	told      int  // the highest number of those that were answered
+	learned   int  // a claim up to this number may have run before there was something to claim
 	owed      bool // this process took a wake-up, and has not claimed since
+	owedAt    int  // a claim up to this number does not pay for it
 	armed     bool // the waiter waits
 	due       *time.Timer
+	limits    *time.Timer // for job timeouts
 	silence   *time.Timer // runs while the waiter waits: a dead connection says nothing
 	paused    bool        // after an error, until pause fires
 	pause     *time.Timer
@@ -46,6 +51,7 @@ type dispatcher struct {
 
 // flight is the answer of one round trip.
 type flight struct {
+	number    int // of its claim
 	sent      []*work
 	done      []lease.Settled
 	settleErr error
@@ -61,12 +67,13 @@ const (
 )
 
 func (r *run) dispatch(ctx context.Context) error {
-	r.free, r.held = r.opts.Concurrency, map[*work]struct{}{}
-	r.landed = make(chan flight, 1)
+	r.free, r.held = r.capacity(), map[*work]struct{}{}
+	r.landed = make(chan flight, mostFlights)
 	r.flights, r.endFlight = context.WithCancel(context.Background())
 	defer func() { r.endFlight() }()
 	r.claimable, r.wait = true, firstPause
-	r.due, r.pause, r.silence = stoppedTimer(), stoppedTimer(), stoppedTimer()
+	r.due, r.pause, r.silence, r.limits = stoppedTimer(), stoppedTimer(), stoppedTimer(), stoppedTimer()
+	defer r.limits.Stop()
 	defer r.due.Stop()
 	defer r.pause.Stop()
 	defer r.silence.Stop()
@@ -77,15 +84,20 @@ func (r *run) dispatch(ctx context.Context) error {
 	for {
 		r.launch()
 		r.tellSlots()
-		if r.stopping && len(r.held) == 0 && (r.drained || !r.flying) {
+		if r.stopping && len(r.held) == 0 && (r.drained || r.flying == 0) {
 			return r.recall()
+		}
+		if !r.finished.want(r.enough()) {
+			r.collect()
+			continue
 		}
 		select {
 		case <-r.finished.notify:
 			r.collect()
 		case f := <-r.landed:
-			r.flying = false
+			r.land(f)
 			r.digest(f)
+			r.collect()
 		case took := <-r.waiter.C():
 			r.woken(took)
 		case <-r.due.C:
@@ -95,6 +107,10 @@ func (r *run) dispatch(ctx context.Context) error {
 			r.silence.Reset(r.opts.WakeFallback + lateWake)
 		case <-r.pause.C:
 			r.paused = false
+		case <-r.sooner:
+			r.setLimit()
+		case <-r.limits.C:
+			r.lookAtLimits()
 		case <-stop:
 			stop = nil
 			r.beginStop()
@@ -124,7 +140,8 @@ func stoppedTimer() *time.Timer {
 
 // collect takes what workers have finished: their slots are free, their verdicts wait for the next round trip.
 func (r *run) collect() {
-	for _, w := range r.finished.takeAll() {
+	r.taken = r.finished.takeAll(r.taken)
+	for _, w := range r.taken {
 		r.free++
 		if w.silent {
 			r.forget(w)
@@ -137,68 +154,6 @@ func (r *run) collect() {
 func (r *run) forget(w *work) {
 	w.job.hold.Done()
 	delete(r.held, w)
-}
-
-// launch sends what is to be sent, if nothing is under way; without anything to claim it waits for a wake-up.
-func (r *run) launch() {
-	if r.flying {
-		return
-	}
-	if r.paused {
-		return
-	}
-	n := 0
-	if r.claimable && !r.stopping {
-		n = min(r.free, lease.DefaultBatch)
-	}
-	sent := r.pending[:batchOf(r.pending)]
-	if len(sent) > 0 || n > 0 {
-		r.pending = r.pending[len(sent):]
-		r.fly(sent, n)
-		return
-	}
-	if r.free > 0 && !r.claimable && !r.stopping && !r.armed {
-		r.armed = true
-		r.waiter.Arm()
-		r.silence.Reset(r.opts.WakeFallback + lateWake)
-	}
-}
-
-// batchOf is how many verdicts go into one round trip: few where their records are large.
-func batchOf(pending []*work) int {
-	n, bytes := 0, 0
-	for _, w := range pending[:min(len(pending), lease.DefaultBatch)] {
-		if bytes += w.verdict.Attached.Size(); n > 0 && bytes > lease.MaxBytes {
-			break
-		}
-		n++
-	}
-	return n
-}
-
-func (r *run) fly(sent []*work, n int) {
-	r.flying = true
-	r.again = r.again && n == 0
-	verdicts := make([]lease.Verdict, len(sent))
-	for i, w := range sent {
-		verdicts[i] = w.verdict
-	}
-	ctx, cancel := r.patience(sent)
-	go func() {
-		defer cancel()
-		f := flight{sent: sent, asked: n}
-		f.done, f.settleErr, f.claimed, f.claimErr = r.store.Exchange(ctx, verdicts, n, nil)
-		r.landed <- f
-	}()
-}
-
-// patience is for how long a round trip may take: until the oldest of its verdicts has been repeated for long enough.
-func (r *run) patience(sent []*work) (context.Context, context.CancelFunc) {
-	if len(sent) == 0 {
-		return r.flights, func() {}
-	}
-	oldest := slices.MinFunc(sent, func(a, b *work) int { return a.over.Compare(b.over) })
-	return context.WithDeadline(r.flights, oldest.over.Add(settleFor))
 }
 
 func (r *run) digest(f flight) {
@@ -263,22 +218,37 @@ func (r *run) digestClaim(f flight) error {
 		return f.claimErr
 	}
 	r.claims.Worked()
-	r.owed = r.owed && r.again
+	r.owed = r.owed && f.number <= r.owedAt
 	r.compareLease(f.claimed.Length)
 	if f.claimed.Missing > 0 {
 		r.failed("", fmt.Errorf("%d due jobs had no record, and were put into dead", f.claimed.Missing))
 	}
-	r.claimable = f.claimed.NextDue == 0 || r.again
-	r.due.Stop()
-	if f.claimed.NextDue > 0 {
-		r.owed = r.owed || r.stopping // nobody else may know of that time
-		next := time.Until(f.claimed.At.Add(min(f.claimed.NextDue, mostSleep)))
-		r.due.Reset(max(next, 0) + rand.N(dueJitter))
-	}
+	r.schedule(f)
 	for i := range f.claimed.Jobs {
 		r.take(&f.claimed.Jobs[i])
 	}
 	return nil
+}
+
+// schedule notes what a claim has told of the jobs that are still to come. What an older one tells after a newer one
+// can be out of date: it is believed only where that costs no more than a claim in vain.
+func (r *run) schedule(f flight) {
+	newest := f.number >= r.told
+	r.told = max(r.told, f.number)
+	switch next := f.claimed.NextDue; {
+	case next == 0:
+		r.claimable = true
+	case !newest:
+		r.look()
+	default:
+		r.claimable = f.number <= r.learned
+		r.due.Stop()
+		if next > 0 {
+			r.owed = r.owed || r.stopping // nobody else may know of that time
+			at := f.claimed.At.Add(min(next, mostSleep))
+			r.due.Reset(max(time.Until(at), 0) + rand.N(dueJitter))
+		}
+	}
 }
 
 // compareLease has the policy looked after where leases have become longer or shorter.
@@ -294,10 +264,11 @@ func (r *run) compareLease(length time.Duration) {
 
 // take gives a claimed job to a worker, or back.
 func (r *run) take(l *lease.Lease) {
-	job, err := newJob(l, r.store, r.guard, r.queue)
-	job.hold = r.keeper.Hold((*jobContext)(job), l)
-	job.later = true
-	w := &work{job: job}
+	w := new(work)
+	w.job = &w.own
+	err := w.job.read(l, r.store, r.guard, r.queue)
+	w.job.hold = r.keeper.Hold((*jobContext)(w.job), l)
+	w.job.later = true
 	r.held[w] = struct{}{}
 	switch {
 	case err != nil:
@@ -313,13 +284,16 @@ func (r *run) take(l *lease.Lease) {
 }
 
 // look asks for a claim, now or when a slot is free.
-func (r *run) look() { r.claimable, r.again = true, true }
+func (r *run) look() { r.claimable, r.learned = true, r.claimed }
+
+// owe notes that a claim is owed to the others, which may not know of what this process was told.
+func (r *run) owe() { r.owed, r.owedAt = true, r.claimed }
 
 // dueNow is called when the time has come that a claim told of. Whose timer that is owes a claim, as if it had taken a
 // wake-up: others may not know of the time.
 func (r *run) dueNow() {
 	r.look()
-	r.owed = true
+	r.owe()
 	r.payDebt()
 }
 
@@ -329,6 +303,8 @@ func (r *run) woken(took bool) {
 	r.armed = false
 	r.silence.Stop()
 	r.look()
-	r.owed = r.owed || took
+	if took {
+		r.owe()
+	}
 	r.payDebt()
 }

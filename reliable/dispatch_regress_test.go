@@ -77,10 +77,10 @@ func TestAWakeUpThatCannotBeAnsweredWithAClaimIsPassedOnAtOnce(t *testing.T) {
 			r := idleRun(t, rdb, &ConsumerOptions{Concurrency: 1})
 			part, err := keys.New(keys.DefaultPrefix, r.queue.name, 0)
 			require.NoError(t, err)
-			r.flying = true
+			r.flying = 1
 			r.woken(true) // what was enqueued may be due only since the claim under way ran
 			require.True(t, r.owed)
-			r.flying = false
+			r.flying = 0
 			then(r)
 			r.aside.Wait()
 			require.False(t, r.owed)
@@ -108,7 +108,7 @@ func TestAVerdictIsGivenUpAfterTenMinutesThoughRedisIsSilent(t *testing.T) {
 	r.fly([]*work{w}, 0)
 	select {
 	case f := <-r.landed:
-		r.flying = false
+		r.flying = 0
 		r.digest(f)
 	case <-time.After(10 * time.Second):
 		require.FailNow(t, "the verdict is still being sent")

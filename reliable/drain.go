@@ -14,12 +14,27 @@ func (r *run) beginStop() {
 	r.stopping = true
 	r.ending.Store(true)
 	r.aside.Go(r.waiter.Close)
-	r.owed = r.due.Stop() || r.owed // others must learn of the time that this process waits for
-	if !r.flying {
+	if r.due.Stop() { // others must learn of the time that this process waits for
+		r.owe()
+	}
+	if r.flying == 0 {
 		r.payDebt()
+	}
+	if r.opts.Prefetch > 0 {
+		r.returnWaiting()
 	}
 	r.drain = time.After(r.opts.DrainTimeout)
 	r.opts.Logger.Info("stopping: nothing more is claimed", "queue", r.queue.name, "held", len(r.held))
+}
+
+// returnWaiting gives back the jobs that wait for a handler.
+func (r *run) returnWaiting() {
+	for w := range r.held {
+		if w.phase.CompareAndSwap(phaseWaiting, phaseOver) {
+			w.fix(verdict{op: opRelease, err: ErrShutdown})
+			r.pending = append(r.pending, w)
+		}
+	}
 }
 
 // cancelHandlers ends the contexts of handlers that have not returned in their time. What follows counts from here, so
@@ -90,27 +105,25 @@ var errNotTaken = errors.New("redis did not take the verdicts in time")
 // recall ends a run that holds nothing. A claim that is still under way is not waited for any more: without an answer it
 // is given back by its seal, or was never made; one that was answered just now brings jobs that nobody works on.
 func (r *run) recall() error {
-	f, ok := r.lastFlight()
-	if !ok {
-		return nil
+	var late []lease.Lease
+	for _, f := range r.lastFlights() {
+		late = append(late, f.claimed.Jobs...)
 	}
-	return r.giveBack(f, lastSettle)
+	return r.giveBack(late, lastSettle)
 }
 
-// lastFlight ends the waiting for what is under way, and returns what had come of it.
-func (r *run) lastFlight() (f flight, ok bool) {
+// lastFlights ends the waiting for what is under way, and returns what had come of it.
+func (r *run) lastFlights() (all []flight) {
 	r.endFlight()
-	if !r.flying {
-		return f, false
+	for ; r.flying > 0; r.flying-- {
+		all = append(all, <-r.landed)
 	}
-	r.flying = false
-	return <-r.landed, true
+	return all
 }
 
-// giveBack releases the jobs that a claim has brought too late.
-func (r *run) giveBack(f flight, patience time.Duration) error {
-	jobs := f.claimed.Jobs
-	if f.claimErr != nil || len(jobs) == 0 {
+// giveBack releases the jobs that claims have brought too late.
+func (r *run) giveBack(jobs []lease.Lease, patience time.Duration) error {
+	if len(jobs) == 0 {
 		return nil
 	}
 	verdicts := make([]lease.Verdict, len(jobs))
@@ -132,10 +145,12 @@ func (r *run) giveBack(f flight, patience time.Duration) error {
 // giveUp names what was not settled.
 func (r *run) giveUp() error {
 	var late *DrainError
-	if f, ok := r.lastFlight(); ok {
+	var jobs []lease.Lease
+	for _, f := range r.lastFlights() {
 		_ = r.digestSettles(f) // what was answered is settled
-		_ = errors.As(r.giveBack(f, lastSeal), &late)
+		jobs = append(jobs, f.claimed.Jobs...)
 	}
+	_ = errors.As(r.giveBack(jobs, lastSeal), &late)
 	failure := &DrainError{Cause: errNotTaken}
 	if r.failure != nil {
 		failure.Cause = fmt.Errorf("%w: %w", errNotTaken, r.failure)

@@ -50,19 +50,24 @@ var errNoRecord = errors.New("no record")
 
 // newJob decodes a lease's record. With an error, wire's or errNoRecord, the job must not be given to a handler.
 func newJob(l *lease.Lease, store *lease.Store, guard *idempotency.Guard, q *Queue) (*Job, error) {
-	job := &Job{
-		ID: l.ID, DueAt: l.Due, Attempt: l.Attempt(), Failures: l.Failures, Expiries: l.Expiries, Redrives: l.Redrives,
-		lease: *l, store: store, queue: q, backoff: q.opts.Backoff, codec: q.opts.Codec, guard: guard,
-	}
+	job := new(Job)
+	return job, job.read(l, store, guard, q)
+}
+
+func (j *Job) read(l *lease.Lease, store *lease.Store, guard *idempotency.Guard, q *Queue) error {
+	j.ID, j.DueAt, j.Attempt = l.ID, l.Due, l.Attempt()
+	j.Failures, j.Expiries, j.Redrives = l.Failures, l.Expiries, l.Redrives
+	j.lease, j.store, j.queue, j.guard = *l, store, q, guard
+	j.backoff, j.codec = q.opts.Backoff, q.opts.Codec
 	envelope, err := wire.Decode(l.Record)
 	if err == nil && envelope.Kind == "" {
 		err = errNoRecord
 	}
 	if err != nil {
-		return job, err
+		return err
 	}
-	job.Kind, job.Payload, job.Headers, job.EnqueuedAt = envelope.Kind, envelope.Payload, envelope.Headers, envelope.EnqueuedAt
-	return job, nil
+	j.Kind, j.Payload, j.Headers, j.EnqueuedAt = envelope.Kind, envelope.Payload, envelope.Headers, envelope.EnqueuedAt
+	return nil
 }
 
 // Fence is the number of this lease. It grows with every claim of a partition, also across re-enqueues of an ID,

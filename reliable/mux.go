@@ -32,6 +32,13 @@ func (o *HandleOptions) validate() error {
 	return nil
 }
 
+func (o *HandleOptions) timeout() time.Duration {
+	if o == nil {
+		return 0
+	}
+	return o.Timeout
+}
+
 // A Mux is a [Handler] that hands each job to the handler of its kind. Kinds match exactly, never by prefix. Handlers
 // can be added at any time, also while a Consumer runs, and are never taken away. The zero Mux is ready for use.
 type Mux struct {
@@ -42,6 +49,7 @@ type Mux struct {
 type route struct {
 	handler HandlerFunc
 	timeout time.Duration // 0: none of its own
+	batch   int           // jobs a call, if it is a batch handler
 }
 
 // NewMux returns a Mux without handlers.
@@ -72,7 +80,7 @@ func Handle[T Kinder](mux *Mux, fn func(ctx context.Context, job *Job, payload T
 		}
 		return fn(ctx, job, payload)
 	}
-	if err := mux.add(kind, typed, o); err != nil {
+	if err := mux.add(kind, route{handler: typed, timeout: o.timeout()}); err != nil {
 		return fmt.Errorf("reliable.Handle: %w", err)
 	}
 	return nil
@@ -89,7 +97,7 @@ func (m *Mux) HandleFunc(kind string, fn HandlerFunc, o *HandleOptions) error {
 	errs = append(errs, wire.ValidateKind(kind), o.validate())
 	err := errors.Join(errs...)
 	if err == nil {
-		err = m.add(kind, fn, o)
+		err = m.add(kind, route{handler: fn, timeout: o.timeout()})
 	}
 	if err != nil {
 		return fmt.Errorf("reliable.Mux.HandleFunc: %w", err)
@@ -97,11 +105,7 @@ func (m *Mux) HandleFunc(kind string, fn HandlerFunc, o *HandleOptions) error {
 	return nil
 }
 
-func (m *Mux) add(kind string, fn HandlerFunc, o *HandleOptions) error {
-	r := route{handler: fn}
-	if o != nil {
-		r.timeout = o.Timeout
-	}
+func (m *Mux) add(kind string, r route) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if _, taken := m.routes[kind]; taken {

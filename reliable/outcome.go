@@ -1,7 +1,6 @@
 package reliable
 
 import (
-	"context"
 	"errors"
 	"fmt"
 
@@ -44,10 +43,6 @@ func decide(v verdict, e ending) verdict {
 }
 
 // endingOf gathers what is known of a job whose handler has returned.
-func endingOf(ctx context.Context, hold *lease.Hold) ending {
-	e := ending{noExtend: !hold.Extending(), state: hold.State()}
-	if ctx.Err() != nil {
-		e.cause = context.Cause(ctx)
-	}
-	return e
+func endingOf(cause error, hold *lease.Hold) ending {
+	return ending{noExtend: !hold.Extending(), state: hold.State(), cause: cause}
 }

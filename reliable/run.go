@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -30,19 +31,24 @@ type run struct {
 	aside    sync.WaitGroup // wake-ups being passed on
 
 	suspect chan struct{} // the queue's policy may be gone
-	claims  pulse.Pulse
-	late    latecomers
-	slots   atomic.Int64 // free ones, as last known
-	ending  atomic.Bool  // nothing more is claimed
-	quiet   pulse.Quiet
-	over    context.Context // ends when Run returns
-	end     context.CancelFunc
+
+	nextLimit atomic.Int64  // the first time that a job timeout may be reached, in ns of this process' clock
+	sooner    chan struct{} // it has become an earlier one
+
+	claims pulse.Pulse
+	late   latecomers
+	slots  atomic.Int64 // free ones, as last known
+	ending atomic.Bool  // nothing more is claimed
+	quiet  pulse.Quiet
+	over   context.Context // ends when Run returns
+	end    context.CancelFunc
 
 	dispatcher
 }
 
 func newRun(c *Consumer) (*run, error) {
-	r := &run{Consumer: c, jobs: make(chan *work, c.opts.Concurrency), suspect: make(chan struct{}, 1)}
+	r := &run{Consumer: c, jobs: make(chan *work, c.opts.Concurrency+c.opts.Prefetch), suspect: make(chan struct{}, 1), sooner: make(chan struct{}, 1)}
+	r.nextLimit.Store(math.MaxInt64)
 	r.finished.notify = make(chan struct{}, 1)
 	r.claims.Begin()
 	r.over, r.end = context.WithCancel(context.Background())
@@ -201,23 +207,38 @@ func (r *run) repeated(op string, err error) {
 type inbox struct {
 	mu     sync.Mutex
 	list   []*work
+	wanted int // how many must have come together before the dispatcher is told
 	notify chan struct{}
 }
 
 func (in *inbox) put(w *work) {
 	in.mu.Lock()
 	in.list = append(in.list, w)
+	tell := len(in.list) >= in.wanted || w.silent
 	in.mu.Unlock()
+	if !tell {
+		return
+	}
 	select {
 	case in.notify <- struct{}{}:
 	default:
 	}
 }
 
-func (in *inbox) takeAll() []*work {
+// takeAll takes what has come together, and wants to be told of whatever comes next; what was taken before is given back, for its room.
+func (in *inbox) takeAll(before []*work) []*work {
+	clear(before)
 	in.mu.Lock()
 	defer in.mu.Unlock()
 	list := in.list
-	in.list = nil
+	in.list, in.wanted = before[:0], 0
 	return list
+}
+
+// want says how many must have come together before the dispatcher is told; false means that they have.
+func (in *inbox) want(n int) bool {
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	in.wanted = n
+	return len(in.list) < n
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -12,9 +13,16 @@ import (
 
 // work is one job between its claim and its settle.
 type work struct {
+	own     Job // where the job of a consumer is
+	ctx     lease.LimitedContext
 	job     *Job
 	phase   atomic.Int32
 	started atomic.Int64  // when its handler began, in ns of this process' clock; 0: it did not
+	limit   atomic.Int64  // until when it may run, likewise
+	told    sync.Mutex    // hooks for one job are called one after the other
+	back    bool          // its handler has returned; under told
+	knows   bool          // hooks know that it is overdue; under told
+	late    bool          // the watch has found it overdue; the dispatcher's
 	verdict lease.Verdict // once it is over
 	silent  bool          // settled by hand, by its handler: there is no verdict to send
 	maybe   bool          // its verdict was sent before, and nobody knows what became of that
@@ -62,21 +70,16 @@ func (r *run) handle(w *work) (survives bool) {
 		}
 		return true
 	}
-	w.started.Store(int64(time.Since(processStart)))
+	r.begun(w)
 	r.emitFor(w, eventStart, 0, nil, time.Time{})
-	ctx, cancel := context.WithTimeoutCause(w.job.hold.Context(), r.timeoutOf(w.job), ErrJobTimeout)
-	told := make(chan struct{})
-	unwatch := context.AfterFunc(ctx, func() {
-		defer close(told)
-		r.overdue(ctx, w)
-	})
+	ctx := &w.ctx
+	w.job.hold.Limit(ctx, processStart.Add(time.Duration(w.limit.Load())), ErrJobTimeout)
 	runHandler(ctx, r.wrapped, w.job, func(err error, alive bool) {
-		if !unwatch() {
-			<-told // hooks for one job are called one after the other
-		}
 		survives = alive
-		r.returned(ctx, w, err)
-		cancel()
+		cause := ctx.Cause()
+		r.comeBack(w, cause)
+		r.returned(w, err, cause)
+		ctx.Cancel(context.Canceled)
 		if !alive {
 			go r.worker()
 		}
@@ -94,17 +97,8 @@ func (r *run) timeoutOf(job *Job) time.Duration {
 	return r.opts.JobTimeout
 }
 
-// overdue is called when a handler's context ended before the handler returned.
-func (r *run) overdue(ctx context.Context, w *work) {
-	if cause := context.Cause(ctx); errors.Is(cause, ErrJobTimeout) {
-		w.job.hold.StopExtending()
-		r.late.add(w)
-		r.emitFor(w, eventOverdue, w.running(), cause, time.Time{})
-	}
-}
-
-// returned notes what a handler returned. Nothing of w is touched before it is certain that w was not abandoned.
-func (r *run) returned(ctx context.Context, w *work, err error) {
+// returned notes what a handler returned, and the cause of its context's end, if that had ended. Nothing of w is touched before it is certain that w was not abandoned.
+func (r *run) returned(w *work, err, cause error) {
 	r.late.remove(w)
 	if !w.phase.CompareAndSwap(phaseRunning, phaseOver) {
 		return // released meanwhile, and somebody else's
@@ -121,9 +115,9 @@ func (r *run) returned(ctx context.Context, w *work, err error) {
 		if r.unknownKinds.isNew(w.job.Kind) {
 			r.opts.Logger.Warn("a kind has no handler: its jobs are released for five minutes, then nacked", "queue", r.queue.name, "kind", w.job.Kind)
 		}
-		w.fix(decide(r.unknownKinds.verdictForUnknownKind(w.job.Kind, err), endingOf(ctx, w.job.hold)))
+		w.fix(decide(r.unknownKinds.verdictForUnknownKind(w.job.Kind, err), endingOf(cause, w.job.hold)))
 	default:
-		w.fix(decide(verdictOf(err), endingOf(ctx, w.job.hold)))
+		w.fix(decide(verdictOf(err), endingOf(cause, w.job.hold)))
 	}
 	r.finished.put(w)
 }
@@ -144,6 +138,9 @@ func (w *work) fix(v verdict) {
 
 // emitFor tells log and hooks about a job.
 func (r *run) emitFor(w *work, name eventName, ran time.Duration, err error, next time.Time) {
+	if r.opts.Hooks.hook(name) == nil && !r.opts.Logger.Enabled(w.job.Context(), levelOf(name)) {
+		return
+	}
 	e := Event{
 		Queue: r.queue.name, ID: w.job.ID, Kind: w.job.Kind, Attempt: w.job.Attempt, Fence: w.job.Fence(),
 		RunTime: ran, Err: err, NextRun: next,
@@ -157,7 +154,7 @@ func (r *run) emitFor(w *work, name eventName, ran time.Duration, err error, nex
 // settled tells what became of a job.
 func (r *run) settled(w *work, s lease.Settled) {
 	var next time.Time
-	if w.verdict.KeepAt == "" {
+	if w.verdict.KeepAt == "" && w.verdict.Op != lease.Ack {
 		next = time.Now().Add(w.verdict.Delay)
 	}
 	switch {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -79,6 +80,9 @@ type scriptCall struct {
 	Args     []string // ARGV, cut as the proxy cuts
 }
 
+// is says whether the call is, or holds, one of the script of that name.
+func (c scriptCall) is(name string) bool { return slices.Contains(strings.Split(c.Name, "+"), name) }
+
 // scriptIn reads a command; false means that it is no script of ours.
 func scriptIn(cmd []string) (scriptCall, bool) {
 	if len(cmd) < 3 || !strings.EqualFold(cmd[0], "evalsha") || scriptNames[cmd[1]] == nil {
@@ -120,7 +124,7 @@ func (o *onceDropper) count() int {
 
 func (o *onceDropper) decide(cmd []string) netfault.Action {
 	call, ok := scriptIn(cmd)
-	if !ok || !contains(o.names, call.Name) {
+	if !ok || !slices.ContainsFunc(o.names, call.is) {
 		return netfault.Pass
 	}
 	o.mu.Lock()
@@ -137,15 +141,6 @@ func (o *onceDropper) decide(cmd []string) netfault.Action {
 	}
 	o.n++
 	return netfault.DropReply
-}
-
-func contains(list []string, one string) bool {
-	for _, each := range list {
-		if each == one {
-			return true
-		}
-	}
-	return false
 }
 
 // repeats is a go-redis hook that sends a command, or a whole pipeline, again when its answer was lost, byte for byte,

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -30,7 +31,7 @@ func (l *tripLog) note(cmds ...redis.Cmder) {
 			text = append(text, fmt.Sprint(arg))
 		}
 		if call, ok := scriptIn(text); ok {
-			names = append(names, call.Name)
+			names = append(names, strings.Split(call.Name, "+")...)
 		} else {
 			names = append(names, cmd.Name())
 		}

@@ -216,7 +216,7 @@ func (s *stopSite) decide(cmd []string) netfault.Action {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.calls[name]++
-	if name == "settle" || s.calls["hold "+name] > 0 {
+	if strings.HasPrefix(name, "settle") || s.calls["hold "+name] > 0 {
 		return netfault.Hold
 	}
 	return netfault.Pass

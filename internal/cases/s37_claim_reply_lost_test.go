@@ -40,7 +40,7 @@ func every10thClaimIsLost(t *testing.T, d *detour) {
 
 	claims := 0
 	d.Decide(func(cmd []string) netfault.Action {
-		if call, ok := scriptIn(cmd); !ok || call.Name != "claim" {
+		if call, ok := scriptIn(cmd); !ok || !call.is("claim") {
 			return netfault.Pass
 		}
 		if claims++; claims%10 == 0 {
@@ -111,7 +111,7 @@ func TestS37_TheNextClaimOfTheSessionGivesBackWhatTheLostOneLeased(t *testing.T)
 	claims := 0
 	d.Decide(func(cmd []string) netfault.Action {
 		call, ok := scriptIn(cmd)
-		if !ok || call.Name != "claim" {
+		if !ok || !call.is("claim") {
 			return netfault.Pass
 		}
 		if claims++; claims == 1 {

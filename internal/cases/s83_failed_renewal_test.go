@@ -91,7 +91,7 @@ func (s *tenHeld) decide(cmd []string) netfault.Action {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
-	case call.Name == "claim" && len(s.held) < 10:
+	case call.is("claim") && len(s.held) < 10:
 		s.claimed = time.Now()
 	case call.Name == "extend":
 		s.renewed = append(s.renewed, time.Now())

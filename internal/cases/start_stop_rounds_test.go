@@ -110,7 +110,7 @@ func (r *rounds) run() (err error) {
 
 // see is asked for each command that goes through the proxy.
 func (r *rounds) see(cmd []string) netfault.Action {
-	if call, ok := scriptIn(cmd); ok && call.Name == "claim" {
+	if call, ok := scriptIn(cmd); ok && call.is("claim") {
 		r.mu.Lock()
 		on := r.onClaim
 		r.mu.Unlock()

@@ -56,7 +56,7 @@ func (t *attempts) send(ctx context.Context, requests []*Request) {
 	if t.failed%2 == 1 {
 		send = t.s.runner.SendAside
 	}
-	t.s.trying.Go(func() {
+	t.s.trying.run(func() {
 		send(ctx, one.requests...)
 		t.answers <- one
 	})

@@ -34,18 +34,18 @@ func TestHeaderIsReadWhole(t *testing.T) {
 	}, s.Header)
 	assert.True(t, s.Numbered())
 	assert.Equal(t, goodHeader, s.Body())
-	assert.Equal(t, lib+goodHeader, s.Source())
+	assert.Equal(t, goodHeader, s.Source(), "the body uses nothing of the library")
 	assert.Len(t, s.SHA(), 40)
 }
 
-func TestTextsBetweenLibraryAndBodyArePartOfTheDigest(t *testing.T) {
+func TestBeforeABodyStandsWhatItUsesOfLibraries(t *testing.T) {
 	t.Parallel()
-	tree := fstest.MapFS{"x.lua": {Data: []byte(goodHeader)}}
+	tree := fstest.MapFS{"x.lua": {Data: []byte(goodHeader + "b(1) -- and not d\n")}}
 	plain, err := Load(tree, "x.lua")
 	require.NoError(t, err)
-	more, err := Load(tree, "x.lua", "local a = 1\n", "local b = 2\n")
+	more, err := Load(tree, "x.lua", "-- a is for b\nlocal a = 1\nlocal c = 2\n", "-- b adds\nlocal function b(n)\n  return n + a -- not c\nend\n\nlocal d = 3\n")
 	require.NoError(t, err)
-	assert.Equal(t, lib+"local a = 1\nlocal b = 2\n"+goodHeader, more.Source())
+	assert.Equal(t, "local a = 1\nlocal function b(n)\n  return n + a -- not c\nend\n\n"+plain.Body(), more.Source())
 	assert.NotEqual(t, plain.SHA(), more.SHA())
 }
 

@@ -9,7 +9,6 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io/fs"
-	"strings"
 )
 
 //go:embed lua/*.lua
@@ -28,16 +27,19 @@ var (
 // Own lists the scripts of this package, for tests that check all scripts.
 func Own() []*Script { return []*Script{openScript, closeScript, sealScript, trimScript} }
 
-// A Script is one Lua file with the shared library before it.
+// A Script is one Lua file with what it uses of shared libraries before it.
 type Script struct {
 	Header
-	source string
-	body   string
-	sha    string
+	source    string
+	body      string
+	sha       string
+	libraries []string
+
+	joined, partner *Script // see Join
 }
 
-// Load reads a script and checks its header (see [Header]) against its first line. Before its body stand this package's
-// lib.lua and the texts of more, in that order.
+// Load reads a script and checks its header (see [Header]) against its first line. Before its body stands what it uses of
+// this package's lib.lua and the texts of more, in that order.
 func Load(from fs.FS, path string, more ...string) (*Script, error) {
 	body, err := fs.ReadFile(from, path)
 	if err != nil {
@@ -47,10 +49,15 @@ func Load(from fs.FS, path string, more ...string) (*Script, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	s := &Script{Header: header, body: string(body), source: lib + strings.Join(more, "") + string(body)}
-	sum := sha1.Sum([]byte(s.source))
-	s.sha = hex.EncodeToString(sum[:])
+	s := &Script{Header: header, body: string(body), libraries: append([]string{lib}, more...)}
+	s.source = needed(s.body, s.libraries...) + s.body
+	s.sha = digest(s.source)
 	return s, nil
+}
+
+func digest(source string) string {
+	sum := sha1.Sum([]byte(source))
+	return hex.EncodeToString(sum[:])
 }
 
 // MustLoad is Load for package variables: a script that is not sound ends the program at its start.
@@ -65,7 +72,7 @@ func MustLoad(from fs.FS, path string, more ...string) *Script {
 // SHA is the script's digest as EVALSHA wants it.
 func (s *Script) SHA() string { return s.sha }
 
-// Source is the whole text that Redis gets: the library and the body.
+// Source is the whole text that Redis gets: what the body uses of libraries, and the body.
 func (s *Script) Source() string { return s.source }
 
 // Body is the script without the library.

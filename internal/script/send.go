@@ -126,15 +126,16 @@ func (r *Runner) sendWhole(ctx context.Context, rdb redis.UniversalClient, reque
 }
 
 func (r *Runner) send(ctx context.Context, rdb redis.UniversalClient, whole bool, requests []*Request) {
-	sent := time.Now()
 	if len(requests) == 1 {
-		req := requests[0]
-		cmd := r.command(ctx, req, whole)
-		req.SentAt = sent
-		_ = rdb.Process(ctx, cmd) // the command holds the error
-		req.take(cmd)
+		r.sendOne(ctx, rdb, whole, requests[0])
 		return
 	}
+	if one := together(requests); one != nil {
+		if r.sendOne(ctx, rdb, whole, one); one.apart(requests) {
+			return
+		}
+	}
+	sent := time.Now()
 	pipe := rdb.Pipeline()
 	commands := make([]once, len(requests))
 	for i, req := range requests {
@@ -149,6 +150,13 @@ func (r *Runner) send(ctx context.Context, rdb redis.UniversalClient, whole bool
 			req.Err = failed // a command that the client did not reach
 		}
 	}
+}
+
+func (r *Runner) sendOne(ctx context.Context, rdb redis.UniversalClient, whole bool, req *Request) {
+	req.SentAt = time.Now()
+	cmd := r.command(ctx, req, whole)
+	_ = rdb.Process(ctx, cmd) // the command holds the error
+	req.take(cmd)
 }
 
 func (q *Request) take(cmd once) {

@@ -32,7 +32,7 @@ type Sessions struct {
 
 	runner *Runner
 	holder string
-	random string // 64 bits that tell this process from all others
+	random string // 128 bits that tell this process from all others
 
 	mu      sync.Mutex
 	free    []*session // for settles, enqueues and all the others
@@ -41,7 +41,7 @@ type Sessions struct {
 	cap     int        // how many jobs the next claim may ask for; halved after an unknown outcome
 	closed  bool
 	running sync.WaitGroup // calls
-	trying  sync.WaitGroup // their tries, also those that are not waited for any more
+	trying  lanes          // of their tries, also those that are not waited for any more
 
 	lastTrip atomic.Int64    // how long the last answered try took, in ns
 	ctx      context.Context // ends when Close gives up waiting
@@ -50,7 +50,9 @@ type Sessions struct {
 
 // NewSessions does no I/O. holder is the readable name that is kept with each session.
 func NewSessions(runner *Runner, holder string) *Sessions {
-	var random [8]byte
+	// Twice as many as uniqueness asks for: with less than 64 bytes a token would be kept in a list that Redis searches from
+	// its head, and a process that holds a hundred jobs would pay for a hundred looks at each.
+	var random [16]byte
 	_, _ = rand.Read(random[:]) // never fails
 	ctx, end := context.WithCancel(context.Background())
 	return &Sessions{runner: runner, holder: holder, random: hex.EncodeToString(random[:]), cap: maxClaim, ctx: ctx, end: end}
@@ -78,7 +80,7 @@ func (s *Sessions) Close(ctx context.Context) error {
 	}
 	s.end()
 	<-idle
-	s.trying.Wait()
+	s.trying.close()
 	return errors.Join(err, s.runner.Close())
 }
 

@@ -133,7 +133,7 @@ func TestOpenGivesUniqueGrowingNamesAndKeepsTheHolder(t *testing.T) {
 		require.Len(t, req.Reply, 2)
 		name := req.Reply[1].(string)
 		assert.Greater(t, name, last)
-		assert.Regexp(t, `^[0-9]{16}-[0-9a-f]{16}$`, name, "the fence in full, and 64 random bits")
+		assert.Regexp(t, `^[0-9]{16}-[0-9a-f]{32}$`, name, "the fence in full, and 128 random bits")
 		assert.Equal(t, "test/1", d.direct.HGet(ctx, d.key("holders"), name).Val())
 		last = name
 	}

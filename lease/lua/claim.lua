@@ -1,10 +1,11 @@
 -- claim: leases the jobs that are due, the lowest due times first
 -- KEYS: sessions due processing dead jobs leases counts errors fence policy stats wake
 -- ARGV: session number seen n lease_ms max_bytes stub
--- ANSWER: OK lease_ms next_due_ms held first_fence n missing now_ms, then per job: id record due counts | SHORT lease_ms | AGAIN what | STALE | NOSESSION
+-- ANSWER: OK lease_ms next_due_ms held first_fence n missing now_ms heads ids, then per job: record | SHORT lease_ms | AGAIN what | STALE | NOSESSION
 -- seen is the highest fence that this session was given: what it leased beyond was never seen, and goes back first.
 -- The stored answer is `first_fence n expiry`. next_due_ms is -1 where nothing is due at all. stub stands in for a
--- record that is missing. A lease_ms of 0 is the published one; a shorter one than that is refused (SHORT).
+-- record that is missing. A lease_ms of 0 is the published one; a shorter one than that is refused (SHORT). heads has a
+-- line for each job, `due length counts`, counts where there are any; ids are all IDs, one after the other, length is one's.
 local sessions, due, processing, dead, jobs, leases, counts, errors, fence, policy, stats, wake = unpack(KEYS)
 call('HDEL', sessions, '')
 local answer, rest = session_check(sessions, ARGV[1], ARGV[2])
@@ -12,7 +13,7 @@ if answer then
   return answer
 end
 local session, number, seen, n = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
-local now = now_us()
+local now, now_text = now_us()
 local floor_ms, ceil_ms = math.floor(now / 1000), math.ceil(now / 1000)
 
 -- What an earlier claim of this session leased and nobody saw: back to due at once, uncounted. All of one claim have
@@ -28,7 +29,7 @@ if old_first and tonumber(old_n) > 0 and tonumber(old_first) + tonumber(old_n) -
       if mark == '!' then
         dropped[#dropped + 1] = id
       else
-        append(released, int(floor_ms), id)
+        append(released, now_text, id)
       end
     end
   end
@@ -53,69 +54,102 @@ if old_first and tonumber(old_n) > 0 and tonumber(old_first) + tonumber(old_n) -
   end
 end
 
-local lease = published(policy, 'lease_ms')
+local lease, limit = published(policy, 'lease_ms', 'payload_limit')
 local asked = tonumber(ARGV[5])
 if asked > 0 and asked < lease then
   if #released > 0 then
     wake_up(wake)
   end
-  session_store(sessions, session, number, now, '0 0 0')
+  session_store(sessions, session, number, now_text, '0 0 0')
   return {'SHORT', lease}
 end
 lease = math.max(asked, lease)
 
--- How many of the first n fit into the bytes of one answer: at least one does.
-local heads, take = {}, 0
-if n > 0 then
-  heads = call('ZRANGEBYSCORE', due, '-inf', int(floor_ms), 'WITHSCORES', 'LIMIT', 0, n)
-end
-local ids, dues, missing, bytes, max_bytes = {}, {}, {}, 0, tonumber(ARGV[6])
-for i = 1, #heads, 2 do
-  local size = call('HSTRLEN', jobs, heads[i])
-  if take > 0 and bytes + size > max_bytes then
-    break
-  end
-  take, bytes = take + 1, bytes + size
-  if size == 0 then
-    missing[#missing + 1] = heads[i]
+-- Of the first n + 1, how many are due, and how many of these fit into the bytes of one answer: at least one does. Records are read a few at a time, so that
+-- few bytes are read in vain; where nobody knows how large they are, one at a time, after a look at its size.
+local due_ids, due_times = {}, {}
+for i, text in ipairs(call('ZRANGE', due, '0', ARGV[4], 'WITHSCORES')) do
+  if i % 2 == 1 then
+    due_ids[#due_ids + 1] = text
   else
-    ids[#ids + 1], dues[#dues + 1] = heads[i], heads[i + 1]
+    due_times[#due_times + 1] = text
+  end
+end
+local ready, next_due = #due_ids, -1
+while ready > 0 and score(due_times[ready]) > floor_ms do
+  ready = ready - 1
+end
+local wanted, max_bytes = math.min(n, ready), tonumber(ARGV[6])
+local step = limit and math.max(1, math.floor(4 * max_bytes / (limit + 8192))) or 1
+local ids, records, heads, missing, lengths = {}, {}, {}, {}, {[26] = ' 26'}
+local take, bytes, full = 0, 0, false
+while take < wanted and not full do
+  local from, to = take + 1, math.min(take + step, wanted)
+  local page
+  if step > 1 or take == 0 or bytes + call('HSTRLEN', jobs, due_ids[from]) <= max_bytes then
+    page = call('HMGET', jobs, unpack(due_ids, from, to))
+  else
+    full = true
+  end
+  for i = from, page and to or 0 do
+    local id, record = due_ids[i], page[i - from + 1]
+    local size = record and #record or 0
+    if take > 0 and bytes + size > max_bytes then
+      full = true
+      break
+    end
+    take, bytes = i, bytes + size
+    if size == 0 then
+      missing[#missing + 1] = id
+    else
+      local k, length = #ids + 1, #id
+      lengths[length] = lengths[length] or ' ' .. int(length)
+      ids[k], records[k], heads[k] = id, record, due_times[i] .. lengths[length]
+    end
   end
 end
 local next_fence = tonumber(call('GET', fence) or '0') + 1 -- before anything moves: it may be no number, by somebody's hand
 if take > 0 then
-  call('ZREMRANGEBYRANK', due, 0, take - 1)
+  call('ZREMRANGEBYRANK', due, '0', take == 1 and '0' or int(take - 1))
 end
 no_record(missing, floor_ms, ARGV[7], dead, jobs, errors, stats)
 
-local first, expiry = 0, ceil_ms + lease
-if #ids > 0 then
+local first, n_ids, expiry, first_text = 0, #ids, int(ceil_ms + lease), '0'
+local count_text = n_ids == 1 and '1' or int(n_ids)
+if n_ids > 0 then
   first = math.max(now, next_fence)
-  call('SET', fence, int(first + #ids - 1))
-  local tokens, scores, owner = {}, {}, ':' .. session .. ':' .. number
-  for i, id in ipairs(ids) do
-    tokens[2 * i - 1], tokens[2 * i] = id, int(first + i - 1) .. owner
-    scores[2 * i - 1], scores[2 * i] = int(expiry), id
+  first_text = int(first)
+  call('SET', fence, n_ids == 1 and first_text or int(first + n_ids - 1))
+  -- Of the tokens only the last digits of the fence differ.
+  local owner, low = ':' .. session .. ':' .. number, first % 1e9
+  local form = n_ids > 1 and first >= 1e9 and low + n_ids <= 1e9 and int((first - low) / 1e9) .. '%09d' .. owner
+  local tokens, scores = {ids[1], first_text .. owner}, {expiry, ids[1]}
+  for i = 2, n_ids do
+    local id = ids[i]
+    tokens[2 * i - 1], tokens[2 * i] = id, form and string.format(form, low + i - 1) or int(first + i - 1) .. owner
+    scores[2 * i - 1], scores[2 * i] = expiry, id
   end
   call('ZADD', processing, unpack(scores))
   call('HSET', leases, unpack(tokens))
-  call('HINCRBY', stats, 'claimed', #ids)
+  call('HINCRBY', stats, 'claimed', count_text)
+  if call('HLEN', counts) > 0 then
+    for i, text in ipairs(call('HMGET', counts, unpack(ids))) do
+      if text and not string.find(text, '[^%d %-]') then
+        heads[i] = heads[i] .. ' ' .. text
+      end
+    end
+  end
 end
 
-local head, next_due = call('ZRANGE', due, 0, 0, 'WITHSCORES'), -1
-if head[2] then
-  next_due = math.min(math.max(0, score(head[2]) - floor_ms), 1e12)
-  if next_due == 0 and take + #released > 0 then
-    wake_up(wake)
-  end
+if due_times[take + 1] then
+  next_due = math.min(math.max(0, score(due_times[take + 1]) - floor_ms), 1e12)
 end
-local out = {'OK', lease, next_due, '', int(first), #ids, #missing, floor_ms}
-if #ids > 0 then
-  local records, numbers = call('HMGET', jobs, unpack(ids)), call('HMGET', counts, unpack(ids))
-  for i, id in ipairs(ids) do
-    local at = 8 + 4 * (i - 1)
-    out[at + 1], out[at + 2], out[at + 3], out[at + 4] = id, records[i], dues[i], numbers[i] or ''
-  end
+if next_due == 0 and take + #released > 0 then
+  wake_up(wake)
 end
-session_store(sessions, session, number, now, int(first) .. ' ' .. #ids .. ' ' .. int(expiry))
+local out = {'OK', lease, next_due, '', first_text, n_ids, #missing, floor_ms, table.concat(heads, '\n'), table.concat(ids)}
+for i = 1, n_ids do
+  out[10 + i] = records[i]
+end
+session_store(sessions, session, number, now_text, first_text .. ' ' .. count_text .. ' ' .. expiry)
 return out

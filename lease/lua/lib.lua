@@ -6,11 +6,11 @@ local DEFAULTS = {lease_ms = 15000, max_retries = 20, max_expiries = 5, expiry_b
 -- published reads numbers of the queue's policy. What is no whole number, by somebody's hand, is not published.
 local function published(policy, ...)
   local values = call('HMGET', policy, ...)
-  for i = 1, #values do
-    local digits = string.match(values[i] or '', '^%d+$')
-    values[i] = digits and #digits < 16 and tonumber(digits) or DEFAULTS[select(i, ...)]
+  for i = 1, select('#', ...) do
+    local value = tonumber(values[i] or '')
+    values[i] = value and value >= 0 and value < 1e15 and value % 1 == 0 and value or DEFAULTS[select(i, ...)]
   end
-  return unpack(values)
+  return unpack(values, 1, select('#', ...))
 end
 
 -- score reads a ZSET's score; Lua knows no word for infinity.
