@@ -3,6 +3,7 @@ package lease
 import (
 	"context"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -12,13 +13,13 @@ func byIDAnswers() []question {
 	return []question{
 		{rescheduleScript, []any{"OK", "o2"}, func(ctx context.Context, s *Store) error {
 			return understoodAll(s.Promote(ctx, ids))
-		}, coded("o01234")},
+		}, codedWithin("o01234l", "l")},
 		{buryScript, []any{"OK", "o0"}, func(ctx context.Context, s *Store) error {
 			return understoodAll(s.Bury(ctx, "why", ids))
 		}, coded("o01234")},
-		{editScript, []any{"OK", "nt"}, func(ctx context.Context, s *Store) error {
+		{editScript, []any{"OK", "ht 10 0"}, func(ctx context.Context, s *Store) error {
 			return understoodAll(s.Edit(ctx, []Edit{{ID: "a", Record: []byte("r")}, {ID: "b", Record: []byte("r")}}))
-		}, coded("ont01234")},
+		}, codedWithin("onth01234", "th")},
 		{importScript, []any{"OK", "c3"}, func(ctx context.Context, s *Store) error {
 			return understoodAll(s.Import(ctx, []Kept{
 				{ID: "a", Place: Dead, At: time.UnixMilli(1), Record: []byte("r")}, {ID: "b", Place: Due, At: time.UnixMilli(1), Record: []byte("r")},
@@ -38,5 +39,26 @@ func byIDAnswers() []question {
 			}
 			return r[2] == int64(0) || r[2] == int64(1) && len(r) > 3
 		}},
+	}
+}
+
+// codedWithin are codes of two items of which some are told together with a limit: those of limited, in this order.
+func codedWithin(letters, limited string) func(r []any) bool {
+	return func(r []any) bool {
+		rest, ok := stored(r)
+		codes, limits, _ := strings.Cut(rest, " ")
+		told := strings.Fields(limits)
+		for i, letter := range limited {
+			if !strings.ContainsRune(codes, letter) {
+				continue
+			}
+			if i >= len(told) {
+				return reopened(r)
+			}
+			if n, err := strconv.ParseInt(told[i], 10, 64); err != nil || n < 0 {
+				return reopened(r)
+			}
+		}
+		return reopened(r) || ok && isCodes(codes, letters, 2)
 	}
 }

@@ -64,7 +64,8 @@ type question struct {
 
 // understood leaves out the errors that are proper answers to an item.
 func understood(err error) error {
-	if errors.Is(err, ErrLost) || errors.Is(err, ErrDuplicate) || errors.Is(err, ErrCancelled) || errors.Is(err, ErrChanged) || errors.As(err, new(*TooLargeError)) {
+	if errors.Is(err, ErrLost) || errors.Is(err, ErrDuplicate) || errors.Is(err, ErrCancelled) || errors.Is(err, ErrChanged) || errors.As(err, new(*TooLargeError)) ||
+		errors.Is(err, ErrQueueFull) || errors.As(err, new(*DelayTooLongError)) {
 		return nil
 	}
 	return err
@@ -150,9 +151,9 @@ func numberedAnswers() []question {
 			}
 			return err
 		}, coded("odxc01234")},
-		{enqueueScript, []any{"OK", "c1"}, func(ctx context.Context, s *Store) error {
+		{enqueueScript, []any{"OK", "hf 10 0 - 3"}, func(ctx context.Context, s *Store) error {
 			return understoodAll(s.Enqueue(ctx, []Item{{ID: "a", Record: []byte("r")}, {ID: "b", Record: []byte("r")}}))
-		}, coded("c1234t")},
+		}, codedWithin("c1234thlf", "thlf")},
 		{cancelScript, []any{"OK", "cp"}, func(ctx context.Context, s *Store) error {
 			removed, err := s.Cancel(ctx, ids)
 			for i := range removed {

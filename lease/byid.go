@@ -12,21 +12,21 @@ import (
 )
 
 // Reschedule gives jobs in due another due time: d from Redis' now, rounded up to milliseconds; 0 is due at once. Per
-// item: nil, [*LostError] with the place where the job is instead of due, or ErrGone. 1 to 1,000 IDs.
+// item: nil, [*DelayTooLongError], [*LostError] with the place where the job is instead of due, or ErrGone. 1 to 1,000 IDs.
 func (s *Store) Reschedule(ctx context.Context, d time.Duration, ids []string) ([]error, error) {
 	if d < 0 {
 		return nil, fmt.Errorf("reschedule: a delay of %v: want 0 or more", d)
 	}
-	return s.reschedule(ctx, "reschedule", strconv.FormatInt(ceilMillis(d), 10), ids)
+	return s.reschedule(ctx, "reschedule", strconv.FormatInt(ceilMillis(d), 10), d, ids)
 }
 
 // Promote makes jobs in due claimable at once. One that is claimable already keeps its place in the order. Per item as
 // Reschedule.
 func (s *Store) Promote(ctx context.Context, ids []string) ([]error, error) {
-	return s.reschedule(ctx, "promote", "now", ids)
+	return s.reschedule(ctx, "promote", "now", 0, ids)
 }
 
-func (s *Store) reschedule(ctx context.Context, op, when string, ids []string) ([]error, error) {
+func (s *Store) reschedule(ctx context.Context, op, when string, asked time.Duration, ids []string) ([]error, error) {
 	if err := checkBatch(op, len(ids)); err != nil {
 		return nil, err
 	}
@@ -34,7 +34,12 @@ func (s *Store) reschedule(ctx context.Context, op, when string, ids []string) (
 	for _, id := range ids {
 		args = append(args, id, when)
 	}
-	return s.coded(ctx, op, rescheduleScript, args, ids, nil)
+	return s.coded(ctx, op, rescheduleScript, args, ids, func(i int, code byte, limits limitsTold) error {
+		if code == 'l' {
+			return limits.tooLong(0, ids[i], asked)
+		}
+		return nil
+	})
 }
 
 // Bury puts jobs in due into dead, by an operator's hand: no failure is counted. reason is one line of valid UTF-8 of at
@@ -53,20 +58,21 @@ func (s *Store) Bury(ctx context.Context, reason string, ids []string) ([]error,
 
 // coded makes a numbered call whose answer is one code an item: o is success, a place refuses, and own reads what is
 // neither, or returns nil.
-func (s *Store) coded(ctx context.Context, op string, sc *script.Script, args []any, ids []string, own func(i int, code byte) error) ([]error, error) {
+func (s *Store) coded(ctx context.Context, op string, sc *script.Script, args []any, ids []string, own func(i int, code byte, limits limitsTold) error) ([]error, error) {
 	read := func(rest string, i int) error {
+		codes, limits := cutLimits(rest)
 		switch {
-		case len(rest) != len(ids):
+		case len(codes) != len(ids):
 			return odd(sc, rest)
-		case rest[i] == 'o':
+		case codes[i] == 'o':
 			return nil
 		}
 		if own != nil {
-			if err := own(i, rest[i]); err != nil {
+			if err := own(i, codes[i], limits); err != nil {
 				return err
 			}
 		}
-		return lost(sc, rest[i], ids[i])
+		return lost(sc, codes[i], ids[i])
 	}
 	call, err := s.numbered(ctx, op, sc, args)
 	if err != nil {

@@ -136,7 +136,7 @@ func TestEditWritesRecordsWholeAndOnlyOverTheOneThatWasSeen(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, []error{
 			nil, nil, ErrChanged, nil, &LostError{ID: "processing", Place: Processing}, &LostError{ID: "done", Place: Done}, ErrGone,
-			&TooLargeError{What: "payload", Size: 11},
+			&TooLargeError{What: "payload", Size: 11, Limit: 10},
 		}, got)
 		assert.Equal(t, "two", string(b.look(t, "due").Record))
 		dead := b.look(t, "dead")

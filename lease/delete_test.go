@@ -49,7 +49,7 @@ func TestDeletionTakesEveryJobThatNobodyWorksOn(t *testing.T) {
 		require.NoError(t, b.rdb.HSet(t.Context(), b.key("results"), "done", "result").Err())
 		b.bury(t, names("d", 25)...)
 		b.put(t, names("j", 30)...)
-		b.putItems(t, Item{ID: "own", Record: record("own"), Delay: 100 * 365 * 24 * time.Hour, MaxRetries: ptr(1)})
+		b.putItems(t, Item{ID: "own", Record: record("own"), Delay: 6 * 24 * time.Hour, MaxRetries: ptr(1)})
 
 		before := b.dump(t)
 		got, err := b.DeleteNext(t.Context(), 1000, RefuseRunning)

@@ -12,6 +12,8 @@ type Edit struct {
 	Record []byte // the envelope, whole: opaque here, never empty
 	Size   int    // of the payload in it, in bytes, for the queue's published limit
 	Old    []byte // only if the job's record is this one still; nil: whatever it is
+
+	HeaderSize int // of the headers in it, names and values together, in bytes, for the queue's published limit
 }
 
 // Edit writes new records of jobs in due or dead, whole. Nothing else of a job changes. Per item: nil, [ErrChanged],
@@ -40,17 +42,19 @@ func (s *Store) edit(ctx context.Context, op string, redrive int, edits []Edit) 
 		}
 		ids[i] = e.ID
 		bytes += len(e.Record) + len(e.Old)
-		args = append(args, e.ID, e.Size, e.Old, e.Record)
+		args = append(args, e.ID, e.Size, e.HeaderSize, e.Old, e.Record)
 	}
 	if bytes > MaxBytes && len(edits) > 1 {
 		return nil, fmt.Errorf("%s: records of %d bytes: want at most %d together, or one item", op, bytes, MaxBytes)
 	}
-	return s.coded(ctx, op, editScript, args, ids, func(i int, code byte) error {
+	return s.coded(ctx, op, editScript, args, ids, func(i int, code byte, limits limitsTold) error {
 		switch code {
 		case 'n':
 			return ErrChanged
 		case 't':
-			return &TooLargeError{What: "payload", Size: edits[i].Size}
+			return limits.tooLarge(0, "payload", edits[i].Size)
+		case 'h':
+			return limits.tooLarge(1, "headers", edits[i].HeaderSize)
 		}
 		return nil
 	})

@@ -16,6 +16,8 @@ type Item struct {
 	Record []byte // the envelope: opaque here, never empty
 	Size   int    // of the payload in it, in bytes, for the queue's published limit
 
+	HeaderSize int // of the headers in it, names and values together, in bytes, for the same
+
 	Delay time.Duration // from Redis' now; 0 is due at once; rounded up to milliseconds
 	At    time.Time     // instead of Delay: on Redis' clock, rounded up to milliseconds
 
@@ -23,31 +25,19 @@ type Item struct {
 }
 
 // Enqueue makes jobs whose ID is in no place, in one call; results has one error per item: nil created,
-// [*DuplicateError], or [*TooLargeError]. Items act in order: the second of two with one ID is a duplicate. Where err
-// is an [*UnknownError] each result is one too, and its Resolve tells of that item. Out of memory (ErrOutOfMemory)
-// leaves nothing behind. At most 1,000 items.
+// [*DuplicateError], or what the queue's published limits refuse: [*TooLargeError], [*DelayTooLongError],
+// [*QueueFullError]. Items act in order: the second of two with one ID is a duplicate, and of more than the queue has room
+// for the first are made. Where err is an [*UnknownError] each result is one too, and its Resolve tells of that item. Out of
+// memory (ErrOutOfMemory) leaves nothing behind. At most 1,000 items.
 func (s *Store) Enqueue(ctx context.Context, items []Item) (results []error, err error) {
-	if err := checkBatch("enqueue", len(items)); err != nil {
+	args, err := enqueueArgs(items)
+	if err != nil {
 		return nil, err
 	}
-	largest := 0
-	args := make([]any, 2, 2+4*len(items))
-	for i := range items {
-		item := &items[i]
-		if err := item.check(); err != nil {
-			return nil, err
-		}
-		largest = max(largest, item.Size)
-		args = append(args, item.ID, item.when(), item.Record, item.own())
-	}
-	args[0], args[1] = largest, sizes(items)
-	read := func(rest string, i int) error { return enqueued(rest, i, &items[i]) }
+	read := func(rest string, i int) error { return enqueued(rest, i, items) }
 	call, err := s.numbered(ctx, "enqueue", enqueueScript, args)
 	if err != nil {
 		return unknownItems(err, call, len(items), read), err
-	}
-	if len(call.Rest) != len(items) {
-		return nil, odd(enqueueScript, call.Rest)
 	}
 	results = make([]error, len(items))
 	for i := range items {
@@ -56,20 +46,67 @@ func (s *Store) Enqueue(ctx context.Context, items []Item) (results []error, err
 	return results, nil
 }
 
-func enqueued(rest string, i int, item *Item) error {
-	if i >= len(rest) {
+// enqueueArgs checks items and writes them as the script takes them.
+func enqueueArgs(items []Item) ([]any, error) {
+	if err := checkBatch("enqueue", len(items)); err != nil {
+		return nil, err
+	}
+	const head = 5
+	largest, largestHeaders := 0, 0
+	args := make([]any, head, head+4*len(items))
+	for i := range items {
+		item := &items[i]
+		if err := item.check(); err != nil {
+			return nil, err
+		}
+		largest, largestHeaders = max(largest, item.Size), max(largestHeaders, item.HeaderSize)
+		args = append(args, item.ID, item.when(), item.Record, item.own())
+	}
+	args[0], args[1] = largest, sizes(items, func(item *Item) int { return item.Size })
+	args[2], args[3] = largestHeaders, ""
+	if largestHeaders > 0 {
+		args[3] = sizes(items, func(item *Item) int { return item.HeaderSize })
+	}
+	args[4] = ""
+	return args, nil
+}
+
+// enqueued reads what became of one item.
+func enqueued(rest string, i int, items []Item) error {
+	codes, limits := cutLimits(rest) // payload, headers, delay, length
+	if len(codes) != len(items) {
 		return odd(enqueueScript, rest)
 	}
-	switch rest[i] {
+	item, refused := &items[i], error(nil)
+	switch codes[i] {
 	case 'c':
 		return nil
 	case 't':
-		return &TooLargeError{What: "payload", Size: item.Size}
+		refused = limits.tooLarge(0, "payload", item.Size)
+	case 'h':
+		refused = limits.tooLarge(1, "headers", item.HeaderSize)
+	case 'l':
+		refused = limits.tooLong(2, item.ID, item.asked())
+	case 'f':
+		if n, ok := limits.number(3); ok {
+			refused = &QueueFullError{Limit: int(n)}
+		}
 	}
-	if place, ok := placeOf(rest[i]); ok && place != Nowhere {
+	if refused != nil {
+		return refused
+	}
+	if place, ok := placeOf(codes[i]); ok && place != Nowhere {
 		return &DuplicateError{ID: item.ID, Place: place}
 	}
 	return odd(enqueueScript, rest)
+}
+
+// asked is the delay that is asked for: until a time, by the clock of this process.
+func (item *Item) asked() time.Duration {
+	if item.At.IsZero() {
+		return item.Delay
+	}
+	return time.Until(item.At)
 }
 
 func (item *Item) check() error {
@@ -99,24 +136,24 @@ func (item *Item) own() string {
 	if item.MaxRetries == nil && item.MaxExpiries == nil {
 		return ""
 	}
-	return limit(item.MaxRetries) + " " + limit(item.MaxExpiries) + " -"
+	return ownLimit(item.MaxRetries) + " " + ownLimit(item.MaxExpiries) + " -"
 }
 
-func limit(n *int) string {
+func ownLimit(n *int) string {
 	if n == nil {
 		return "-"
 	}
 	return strconv.Itoa(*n)
 }
 
-// sizes lists the payloads' sizes, which the script reads only where the largest exceeds the published limit.
-func sizes(items []Item) string {
+// sizes lists sizes, which the script reads only where the largest exceeds the published limit.
+func sizes(items []Item, size func(*Item) int) string {
 	var b strings.Builder
 	for i := range items {
 		if i > 0 {
 			b.WriteByte(' ')
 		}
-		b.WriteString(strconv.Itoa(items[i].Size))
+		b.WriteString(strconv.Itoa(size(&items[i])))
 	}
 	return b.String()
 }

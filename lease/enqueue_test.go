@@ -72,7 +72,7 @@ func TestPayloadAboveThePublishedLimitIsRefusedAlone(t *testing.T) {
 		assert.NoError(t, results[2])
 		var large *TooLargeError
 		require.ErrorAs(t, results[1], &large)
-		assert.Equal(t, TooLargeError{What: "payload", Size: 101}, *large)
+		assert.Equal(t, TooLargeError{What: "payload", Size: 101, Limit: 100}, *large)
 		assert.Equal(t, Nowhere, b.look(t, "b").Place)
 		assert.Equal(t, 2, b.count(t, "enqueued"))
 	})
@@ -98,9 +98,10 @@ func TestDueTimesAreRoundedUp(t *testing.T) {
 			assert.GreaterOrEqual(t, due*1000, before.Add(delay).UnixMicro(), "not early, for a delay of %v", delay)
 			assert.Less(t, due*1000, after.Add(delay).UnixMicro()+2001, "the clock and the delay round up")
 		}
+		b.publish(t, Policy{MaxDelay: ptr(time.Duration(1<<63 - 1))})
 		for _, at := range []time.Time{
 			time.UnixMilli(1_900_000_000_000), time.UnixMicro(1_900_000_000_000_001), time.Unix(1_900_000_000, 1),
-			time.Unix(-5, 1), time.Unix(1, 999_999_999), time.Date(9999, 1, 1, 0, 0, 0, 1, time.UTC),
+			time.Unix(-5, 1), time.Unix(1, 999_999_999), time.Date(2299, 1, 1, 0, 0, 0, 1, time.UTC),
 		} {
 			id := at.String()
 			b.putItems(t, Item{ID: id, Record: []byte("r"), At: at})
@@ -113,6 +114,7 @@ func TestDueTimesAreRoundedUp(t *testing.T) {
 
 func TestTheLongestDelayIsKept(t *testing.T) {
 	onBoth(t, func(t *testing.T, b *bench) {
+		b.publish(t, Policy{MaxDelay: ptr(time.Duration(1<<63 - 1))})
 		b.putItems(t, Item{ID: "a", Record: []byte("r"), Delay: 1<<63 - 1})
 		got, err := b.Claim(t.Context(), 1, nil)
 		require.NoError(t, err)

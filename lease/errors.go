@@ -80,14 +80,38 @@ func (e *DuplicateError) Is(target error) bool { return target == ErrDuplicate }
 // A TooLargeError refuses something that is larger than allowed, before anything was stored.
 type TooLargeError struct {
 	What        string // as "payload"
-	Size, Limit int    // bytes; a Limit of 0 is the one that the queue's workers have published, and only Redis knows
+	Size, Limit int    // bytes
 }
 
 func (e *TooLargeError) Error() string {
-	if e.Limit == 0 {
-		return fmt.Sprintf("%s of %d bytes: more than the limit that the queue's workers have published", e.What, e.Size)
-	}
 	return fmt.Sprintf("%s of %d bytes: want at most %d", e.What, e.Size, e.Limit)
+}
+
+// ErrQueueFull is what every [*QueueFullError] is by errors.Is.
+var ErrQueueFull = errors.New("the queue is full")
+
+// A QueueFullError refuses an enqueue: as many jobs are in due and processing as the queue's published limit allows. Try
+// again when some are done.
+type QueueFullError struct {
+	Limit int // jobs in due and processing together
+}
+
+func (e *QueueFullError) Error() string {
+	return fmt.Sprintf("the queue is full: it may have %d jobs in due and processing", e.Limit)
+}
+
+// Is makes errors.Is(err, ErrQueueFull) true.
+func (e *QueueFullError) Is(target error) bool { return target == ErrQueueFull }
+
+// A DelayTooLongError refuses a due time that is further ahead than the queue's published limit allows.
+type DelayTooLongError struct {
+	ID    string
+	Asked time.Duration // of a time that was asked for: until then, by the clock of this process
+	Limit time.Duration
+}
+
+func (e *DelayTooLongError) Error() string {
+	return fmt.Sprintf("job %s was to be due in %v: want at most %v (max_delay)", e.ID, e.Asked, e.Limit)
 }
 
 // A ShortLeaseError refuses a claim that asks for a lease shorter than the one the queue publishes.

@@ -17,7 +17,7 @@ func TestErrorsSayWhatHappenedAndWhatWouldBeRight(t *testing.T) {
 		"job 7 is in due, and was left as it is: the caller has no lease on it":                 &LostError{ID: "7", Place: Due},
 		"job 7 exists already, in dead, and was left as it is":                                  &DuplicateError{ID: "7", Place: Dead},
 		"headers of 5000 bytes: want at most 4096":                                              &TooLargeError{What: "headers", Size: 5000, Limit: 4096},
-		"payload of 5000 bytes: more than the limit that the queue's workers have published":    &TooLargeError{What: "payload", Size: 5000},
+		"payload of 5000 bytes: want at most 4096":                                              &TooLargeError{What: "payload", Size: 5000, Limit: 4096},
 		"a lease of 1s is shorter than the queue's 15s: ask for as much or more":                &ShortLeaseError{Asked: time.Second, Published: 15 * time.Second},
 		"claim of 2000 items: want 1 to 1000":                                                   &BatchError{What: "claim", Size: 2000},
 	} {

@@ -116,7 +116,7 @@ func (k *Kept) counts() string {
 	if !k.NotAfter.IsZero() {
 		notAfter = strconv.FormatInt(k.NotAfter.UnixMilli(), 10)
 	}
-	return fmt.Sprintf("%d %d %d %s %s %s", k.Failures, k.Expiries, k.Redrives, limit(k.MaxRetries), limit(k.MaxExpiries), notAfter)
+	return fmt.Sprintf("%d %d %d %s %s %s", k.Failures, k.Expiries, k.Redrives, ownLimit(k.MaxRetries), ownLimit(k.MaxExpiries), notAfter)
 }
 
 // errors is the stored form of the last errors.

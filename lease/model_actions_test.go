@@ -17,12 +17,13 @@ func (w *world) drawItems() ([]Item, []model.Item) {
 	for range draw(w, aFew, "items") {
 		one := model.Item{
 			ID: draw(w, anyID, "id"), Size: draw(w, rapid.IntRange(1, 5), "size"), Delay: draw(w, anyDelay, "delay"),
+			Headers:    draw(w, rapid.IntRange(0, 3), "headers"),
 			MaxRetries: draw(w, anyLimit, "retries"), MaxExpiries: draw(w, anyLimit, "expiries"),
 		}
 		one.Record = fmt.Sprintf("%s %0*d", one.ID, one.Size, len(w.known)%10)
 		same = append(same, one)
 		items = append(items, Item{
-			ID: one.ID, Record: []byte(one.Record), Size: one.Size, Delay: time.Duration(one.Delay) * time.Millisecond,
+			ID: one.ID, Record: []byte(one.Record), Size: one.Size, HeaderSize: one.Headers, Delay: time.Duration(one.Delay) * time.Millisecond,
 			MaxRetries: one.MaxRetries, MaxExpiries: one.MaxExpiries,
 		})
 	}
@@ -36,17 +37,29 @@ func (w *world) enqueue() {
 	done := w.call(1, func() (err error) { results, err = store.Enqueue(w.ctx, items); return err })
 	codes := w.Enqueue(done[0].When, same)
 	require.Equal(w.t, codes, done[0].Rest)
-	for i, code := range codes {
-		switch code {
-		case 'c':
-			require.NoError(w.t, results[i])
-		case 't':
-			require.Equal(w.t, &TooLargeError{What: "payload", Size: items[i].Size}, results[i])
-		default:
-			place, _ := placeOf(byte(code))
-			require.Equal(w.t, &DuplicateError{ID: items[i].ID, Place: place}, results[i])
-		}
+	for i := range results {
+		require.Equal(w.t, w.refused(codes[i], items[i].ID, items[i].Size, items[i].HeaderSize, items[i].Delay), results[i])
 	}
+}
+
+// refused is what a code of an enqueue or an edit means.
+func (w *world) refused(code byte, id string, size, headers int, delay time.Duration) error {
+	switch code {
+	case 'c', 'o':
+		return nil
+	case 'n':
+		return ErrChanged
+	case 't':
+		return &TooLargeError{What: "payload", Size: size, Limit: w.Policy.PayloadLimit}
+	case 'h':
+		return &TooLargeError{What: "headers", Size: headers, Limit: *w.Policy.HeaderLimit}
+	case 'l':
+		return &DelayTooLongError{ID: id, Asked: delay, Limit: millis(w.Policy.MaxDelay)}
+	case 'f':
+		return &QueueFullError{Limit: *w.Policy.MaxLength}
+	}
+	place, _ := placeOf(code)
+	return &DuplicateError{ID: id, Place: place}
 }
 
 func (w *world) store() *Store { return w.stores[draw(w, rapid.IntRange(0, 1), "store")] }

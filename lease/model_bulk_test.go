@@ -32,8 +32,27 @@ func (w *world) publish() {
 		p.PayloadLimit = 3
 		same.PayloadLimit = 3
 	}
+	if draws("headers") {
+		same.HeaderLimit = draw(w, anyLimit, "header limit")
+		p.HeaderLimit = orTakenAway(same.HeaderLimit)
+	}
+	if draws("length") {
+		same.MaxLength = draw(w, anyLimit, "length")
+		p.MaxLength = orTakenAway(same.MaxLength)
+	}
+	if draws("delays") {
+		same.MaxDelay = draw(w, rapid.SampledFrom([]int64{0, hour - 1, hour, 168 * hour}), "longest")
+		p.MaxDelay = ptr(millis(same.MaxDelay))
+	}
 	_, err := w.stores[0].Publish(w.ctx, p)
 	require.NoError(w.t, err)
+}
+
+func orTakenAway(limit *int) *int {
+	if limit == nil {
+		return ptr(NoLimit)
+	}
+	return limit
 }
 
 func (w *world) drainWake() {

@@ -30,9 +30,9 @@ func (w *world) eachOf(want string, a answered, ids []string, got []error, own m
 func (w *world) reschedule() {
 	ids, store := draw(w, someIDs, "ids"), w.store()
 	when := "now"
-	call := store.Promote
+	call, delay := store.Promote, int64(0)
 	if !draw(w, rapid.Bool(), "promote") {
-		delay := draw(w, anyDelay, "delay")
+		delay = draw(w, anyDelay, "delay")
 		when = strconv.FormatInt(delay, 10)
 		call = func(ctx ctxt, ids []string) ([]error, error) {
 			return store.Reschedule(ctx, time.Duration(delay)*time.Millisecond, ids)
@@ -44,7 +44,12 @@ func (w *world) reschedule() {
 	}
 	var got []error
 	done := w.call(1, func() (err error) { got, err = call(w.ctx, ids); return err })
-	w.eachOf(w.Reschedule(done[0].When, ids, whens), done[0], ids, got, nil)
+	want := w.Reschedule(done[0].When, ids, whens)
+	require.Equal(w.t, want, done[0].Rest)
+	for i, id := range ids {
+		tooLong := &DelayTooLongError{ID: id, Asked: millis(delay), Limit: millis(w.Policy.MaxDelay)}
+		w.eachOf(want[i:i+1], answered{Session: model.Session{Rest: done[0].Rest[i : i+1]}}, []string{id}, got[i:i+1], map[byte]error{'l': tooLong})
+	}
 }
 
 func (w *world) buryByID() {
@@ -61,14 +66,14 @@ func (w *world) edit() {
 	var edits []Edit
 	var same []model.Edit
 	for _, id := range draw(w, someIDs, "ids") {
-		one := model.Edit{ID: id, Size: draw(w, rapid.IntRange(1, 5), "size")}
+		one := model.Edit{ID: id, Size: draw(w, rapid.IntRange(1, 5), "size"), Headers: draw(w, rapid.IntRange(0, 3), "headers")}
 		one.Record = fmt.Sprintf("%s edited %0*d", id, one.Size, len(w.known)%10)
 		if j := w.Jobs[id]; j != nil && draw(w, rapid.Bool(), "seen") {
 			one.Old = j.Record
 		} else if draw(w, rapid.IntRange(0, 3), "seen long ago") == 0 {
 			one.Old = "another"
 		}
-		edits = append(edits, Edit{ID: id, Record: []byte(one.Record), Size: one.Size, Old: []byte(one.Old)})
+		edits = append(edits, Edit{ID: id, Record: []byte(one.Record), Size: one.Size, HeaderSize: one.Headers, Old: []byte(one.Old)})
 		ids, same = append(ids, id), append(same, one)
 	}
 	var got []error
@@ -81,8 +86,12 @@ func (w *world) edit() {
 		return err
 	})
 	want := w.Edit(done[0].When, redrive, same)
+	require.Equal(w.t, want, done[0].Rest)
 	for i, id := range ids {
-		own := map[byte]error{'n': ErrChanged, 't': &TooLargeError{What: "payload", Size: edits[i].Size}}
+		own := map[byte]error{}
+		if code := want[i]; code == 'n' || code == 't' || code == 'h' {
+			own[code] = w.refused(code, id, edits[i].Size, edits[i].HeaderSize, 0)
+		}
 		w.eachOf(want[i:i+1], answered{Session: model.Session{Rest: done[0].Rest[i : i+1]}}, []string{id}, got[i:i+1], own)
 	}
 }

@@ -121,12 +121,8 @@ func (w *world) rawCall() {
 		require.Equal(w.t, w.Cancel(ids), a.Rest)
 	default:
 		items, same := w.drawItems()
-		args, largest := []any{0, sizes(items)}, 0
-		for i := range items {
-			largest = max(largest, items[i].Size)
-			args = append(args, items[i].ID, items[i].when(), items[i].Record, items[i].own())
-		}
-		args[0] = largest
+		args, err := enqueueArgs(items)
+		require.NoError(w.t, err)
 		_, a := w.send(s, enqueueScript, args...)
 		require.Equal(w.t, w.Enqueue(a.When, same), a.Rest)
 	}
@@ -183,10 +179,10 @@ func (w *world) rawStranger() {
 		{Script: cancelScript, Args: []any{"1-gone", 1, id}},
 		{Script: redriveScript, Args: []any{"1-gone", 1, 0, "", id}},
 		{Script: purgeScript, Args: []any{"1-gone", 1, string(Due), 0, "", id}},
-		{Script: enqueueScript, Args: []any{"1-gone", 1, 1, "1", id, "0", "record", ""}},
+		{Script: enqueueScript, Args: []any{"1-gone", 1, 1, "1", 0, "", "", id, "0", "record", ""}},
 		{Script: rescheduleScript, Args: []any{"1-gone", 1, id, "now"}},
 		{Script: buryScript, Args: []any{"1-gone", 1, "stub", "why", id}},
-		{Script: editScript, Args: []any{"1-gone", 1, 1, id, 1, "", "record"}},
+		{Script: editScript, Args: []any{"1-gone", 1, 1, id, 1, 0, "", "record"}},
 		{Script: importScript, Args: []any{"1-gone", 1, "nobody", "dead", 5, "record", "", ""}},
 		{Script: ownScript("seal"), Args: []any{"1-gone", 1}},
 	} {

@@ -9,18 +9,27 @@ import (
 	"github.com/leaseq/leaseq/internal/script"
 )
 
-// A Policy is what a queue publishes: the limits that every script and every sweeper follows. Unset fields keep what
-// was published before, or the built-in default.
+// A Policy is what a queue publishes: the limits that every script, every sweeper and every consumer follows. Unset fields
+// keep what was published before, or the built-in default. NoLimit takes away what was published before, where that can be.
 type Policy struct {
-	Lease         time.Duration // default 15 s
-	MaxRetries    *int          // default 20
-	MaxExpiries   *int          // default 5
-	BackoffBase   time.Duration // of retries; for readers: the holder computes the delay; default 1 s
-	BackoffCap    time.Duration // default 5 min
-	ExpiryBackoff time.Duration // before a job whose lease ran out is due again, doubled each time; default 0: at once
-	ExpiryCap     time.Duration // of that; default 0
-	PayloadLimit  int           // bytes; unset: each producer's own option alone
+	Lease         time.Duration  // default 15 s
+	MaxLease      time.Duration  // the longest lease that may be asked for, by a claim or an extend; default: none. The library keeps it
+	JobTimeout    time.Duration  // how long one run may take at most, whatever a consumer's own timeouts are; default: none. Consumers keep it
+	MaxRetries    *int           // default 20
+	MaxExpiries   *int           // default 5
+	BackoffBase   time.Duration  // of retries; consumers keep it; default 1 s
+	BackoffCap    time.Duration  // default 5 min
+	ExpiryBackoff time.Duration  // before a job whose lease ran out is due again, doubled each time; default 0: at once
+	ExpiryCap     time.Duration  // of that; default 0
+	PayloadLimit  int            // bytes; unset: each producer's own option alone
+	HeaderLimit   *int           // bytes of names and values together; default 4 KiB, which is the most
+	MaxLength     *int           // jobs in due and processing, above which an enqueue is refused; default: none
+	MaxDelay      *time.Duration // how far ahead a due time may be asked for; default 7 days
 }
+
+// NoLimit in a field of a Policy takes the limit away that was published before: then the built-in default holds. No other
+// number below zero is taken for it.
+const NoLimit = -1 << 31
 
 // Publish makes p the queue's policy, if it differs from what is published. It is safe to run twice; repeated until
 // answered, refused, or ctx ends. changed says that it differed. A nil p, and one with nothing set, publishes nothing.
@@ -58,48 +67,29 @@ func (s *Store) publish(ctx context.Context, version string, p *Policy) (changed
 	return flag == 1, nil
 }
 
+// check wants no number below zero but NoLimit, where that can be.
 func (p *Policy) check() error {
 	var errs []error
-	least := func(name string, value, least any, ok bool) {
-		if !ok {
-			errs = append(errs, fmt.Errorf("%s is %v: want %v or more", name, value, least))
-		}
-	}
-	for name, d := range map[string]time.Duration{
-		"lease": p.Lease, "backoff_base": p.BackoffBase, "backoff_cap": p.BackoffCap,
-		"expiry_backoff_base": p.ExpiryBackoff, "expiry_backoff_cap": p.ExpiryCap,
-	} {
-		least(name, d, 0, d >= 0)
-	}
-	for name, n := range map[string]*int{"max_retries": p.MaxRetries, "max_expiries": p.MaxExpiries, "payload_limit": &p.PayloadLimit} {
-		if n != nil {
-			least(name, *n, 0, *n >= 0)
+	for i := range limits {
+		l := &limits[i]
+		switch n, ok := l.get(p); {
+		case !ok || n >= 0 || n == NoLimit && l.optional:
+		case n == NoLimit:
+			errs = append(errs, fmt.Errorf("%s cannot be taken away: want %s or more", l.name, l.text(0)))
+		default:
+			errs = append(errs, fmt.Errorf("%s is %s: want 0 or more", l.name, l.text(n)))
 		}
 	}
 	return errors.Join(errs...)
 }
 
+// fields are the fields of the policy's HASH and their values.
 func (p *Policy) fields() []any {
 	var out []any
-	duration := func(name string, d time.Duration) {
-		if d > 0 {
-			out = append(out, name, ceilMillis(d))
+	for i := range limits {
+		if n, ok := limits[i].get(p); ok {
+			out = append(out, limits[i].field, limitText(n))
 		}
-	}
-	number := func(name string, n *int) {
-		if n != nil {
-			out = append(out, name, *n)
-		}
-	}
-	duration("lease_ms", p.Lease)
-	number("max_retries", p.MaxRetries)
-	number("max_expiries", p.MaxExpiries)
-	duration("backoff_base_ms", p.BackoffBase)
-	duration("backoff_cap_ms", p.BackoffCap)
-	duration("expiry_backoff_base_ms", p.ExpiryBackoff)
-	duration("expiry_backoff_cap_ms", p.ExpiryCap)
-	if p.PayloadLimit > 0 {
-		out = append(out, "payload_limit", p.PayloadLimit)
 	}
 	return out
 }

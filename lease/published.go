@@ -2,8 +2,6 @@ package lease
 
 import (
 	"context"
-	"strconv"
-	"time"
 
 	"github.com/leaseq/leaseq/internal/script"
 )
@@ -15,24 +13,15 @@ func (s *Store) Published(ctx context.Context) (policy Policy, published bool, e
 	if err != nil {
 		return Policy{}, false, script.Typed(err)
 	}
-	number := func(name string) *int {
-		n, err := strconv.Atoi(fields[name])
-		if err != nil {
-			return nil
+	return readPolicy(fields), len(fields) > 0, nil
+}
+
+// readPolicy reads the fields of a policy. What was taken away is unset.
+func readPolicy(fields map[string]string) (p Policy) {
+	for i := range limits {
+		if n, ok := readStored(fields[limits[i].field]); ok && n != NoLimit {
+			limits[i].set(&p, n)
 		}
-		return &n
 	}
-	duration := func(name string) time.Duration {
-		ms, _ := strconv.ParseInt(fields[name], 10, 64)
-		return millis(ms)
-	}
-	policy = Policy{
-		Lease: duration("lease_ms"), MaxRetries: number("max_retries"), MaxExpiries: number("max_expiries"),
-		BackoffBase: duration("backoff_base_ms"), BackoffCap: duration("backoff_cap_ms"),
-		ExpiryBackoff: duration("expiry_backoff_base_ms"), ExpiryCap: duration("expiry_backoff_cap_ms"),
-	}
-	if limit := number("payload_limit"); limit != nil {
-		policy.PayloadLimit = *limit
-	}
-	return policy, len(fields) > 0, nil
+	return p
 }

@@ -62,7 +62,7 @@ func (q *Queue) edit(ctx context.Context, op, id string, e Edit, write func(cont
 	if err != nil {
 		return fmt.Errorf("%s %s: %w", op, reasonText(id, 64), err)
 	}
-	results, err := write(ctx, []lease.Edit{{ID: id, Record: record, Size: len(envelope.Payload), Old: found[0].Record}})
+	results, err := write(ctx, []lease.Edit{{ID: id, Record: record, Size: len(envelope.Payload), HeaderSize: headerSize(envelope.Headers), Old: found[0].Record}})
 	if err != nil {
 		return err
 	}

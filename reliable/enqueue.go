@@ -26,11 +26,11 @@ type Item struct {
 	// about ("close:10086"), and a repeated enqueue makes no second job while the first exists. Default: a new one of 26
 	// characters that sorts by time.
 	ID string
-	// Delay from now until the job is due, on Redis' clock, rounded up to milliseconds; at most 100 years. Default: at
-	// once.
+	// Delay from now until the job is due, on Redis' clock, rounded up to milliseconds; at most the queue's MaxDelay (7 days
+	// unless set). Default: at once.
 	Delay time.Duration
-	// At is the time when the job is due, on Redis' clock, instead of Delay; at most 100 years ahead. A time in the past
-	// is due at once.
+	// At is the time when the job is due, on Redis' clock, instead of Delay; at most as far ahead. A time in the past is due
+	// at once.
 	At time.Time
 	// MaxRetries and MaxExpiries of this job, where they differ from the queue's.
 	MaxRetries, MaxExpiries *int
@@ -50,7 +50,8 @@ type EnqueueOptions struct {
 type Enqueued struct {
 	ID string
 	// Err is nil for a job that was created; [*DuplicateError] for an ID that a job has already, which is left as it is;
-	// [*TooLargeError]; a mistake in the item; [*UnknownError] where it may have been created.
+	// [*TooLargeError], [*DelayTooLongError] or [ErrQueueFull] where a limit of the queue refuses it; a mistake in the item;
+	// [*UnknownError] where it may have been created.
 	Err error
 }
 
@@ -170,7 +171,7 @@ func (b *enqueueBatch) skip(cause error) {
 // prepare checks an item and makes its record.
 func (q *Queue) prepare(item *Item, now time.Time) (lease.Item, error) {
 	out := lease.Item{
-		ID: item.ID, Size: len(item.Payload), Delay: item.Delay, At: item.At,
+		ID: item.ID, Size: len(item.Payload), HeaderSize: headerSize(item.Headers), Delay: item.Delay, At: item.At,
 		MaxRetries: item.MaxRetries, MaxExpiries: item.MaxExpiries,
 	}
 	if out.ID == "" {

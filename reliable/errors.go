@@ -19,6 +19,8 @@ var (
 	ErrCancelled = lease.ErrCancelled
 	// ErrDuplicate is what a DuplicateError is by errors.Is.
 	ErrDuplicate = lease.ErrDuplicate
+	// ErrQueueFull is what a QueueFullError is by errors.Is.
+	ErrQueueFull = lease.ErrQueueFull
 	// ErrChanged refuses an edit: the job was changed by somebody else meanwhile.
 	ErrChanged = lease.ErrChanged
 	// ErrNeverRan and ErrNeverKnown are answers of UnknownError.Resolve.
@@ -44,9 +46,12 @@ type (
 	DuplicateError = lease.DuplicateError
 	// LostError is [ErrLost] with the job's ID and the Place where it is now.
 	LostError = lease.LostError
-	// TooLargeError says What is too large ("payload", "headers"), its Size and the Limit, in bytes; a Limit of 0 is the
-	// one that the queue has published.
+	// TooLargeError says What is too large ("payload", "headers"), its Size and the Limit, in bytes.
 	TooLargeError = lease.TooLargeError
+	// DelayTooLongError says which delay was Asked for and the Limit of the queue.
+	DelayTooLongError = lease.DelayTooLongError
+	// QueueFullError is [ErrQueueFull] with the Limit: jobs in due and processing together.
+	QueueFullError = lease.QueueFullError
 	// ShortLeaseError says that a shorter lease was Asked for than is Published.
 	ShortLeaseError = lease.ShortLeaseError
 	// ServerError is an error reply of Redis, by its Code (as "OOM"), after which the call did nothing.

@@ -20,10 +20,7 @@ func checkHeaders(headers map[string]string) error {
 		return nil
 	}
 	var errs []error
-	size := 0
-	for name, value := range headers {
-		size += len(name) + len(value)
-	}
+	size := headerSize(headers)
 	if size > MaxHeaders {
 		errs = append(errs, &TooLargeError{What: "headers", Size: size, Limit: MaxHeaders})
 	}
@@ -38,6 +35,14 @@ func checkHeaders(headers map[string]string) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// headerSize is what counts against limits: names and values together, in bytes.
+func headerSize(headers map[string]string) (size int) {
+	for name, value := range headers {
+		size += len(name) + len(value)
+	}
+	return size
 }
 
 func checkHeaderName(name string) error {

@@ -47,8 +47,8 @@ func (q *Queue) Redrive(ctx context.Context, ids ...string) ([]error, error) {
 	return q.store.Redrive(ctx, ids)
 }
 
-// Reschedule gives jobs in due another due time, by ID (1–1,000): d from Redis' now, 0 to 100 years. Per item: nil,
-// [*LostError] with the place where the job is instead of due, or ErrGone.
+// Reschedule gives jobs in due another due time, by ID (1–1,000): d from Redis' now, 0 to 100 years, and at most the
+// queue's MaxDelay. Per item: nil, [*DelayTooLongError], [*LostError] with the place where the job is instead of due, or ErrGone.
 func (q *Queue) Reschedule(ctx context.Context, d time.Duration, ids ...string) ([]error, error) {
 	if d < 0 || d > maxAhead {
 		return nil, fmt.Errorf("reschedule: a delay of %v: want 0 to 100 years", d)

@@ -22,6 +22,7 @@ const (
 	DefaultMaxRetries   = 20
 	DefaultMaxExpiries  = 5
 	DefaultPayloadLimit = 512 << 10
+	DefaultMaxDelay     = 7 * 24 * time.Hour
 
 	minLease        = 20 * time.Millisecond
 	maxLease        = 24 * time.Hour
@@ -49,8 +50,22 @@ type QueueOptions struct {
 	// ExpiryBackoff before a job whose lease ran out is due again, doubled up to its Cap, without jitter. Default: none,
 	// it is due at once.
 	ExpiryBackoff Backoff
-	// PayloadLimit in bytes, 1 to 256 MiB, checked before anything is sent. Default 512 KiB.
+	// PayloadLimit in bytes, 1 to 256 MiB, checked before anything is sent, and again by what is published. Default 512 KiB.
 	PayloadLimit int
+	// MaxDelay is how far ahead a due time may be asked for, at an enqueue or a reschedule: 1 ms to 100 years; exactly as
+	// far is allowed. More is a [*DelayTooLongError]. Retries are not bounded by it. Default 7 days.
+	MaxDelay time.Duration
+	// MaxLength is how many jobs may be in due and processing together, 0 to 1,000,000,000; an enqueue of more is refused
+	// ([ErrQueueFull]). Retries, redrives and imports ignore it. Default: no limit; 0 is sayable, and refuses every job.
+	MaxLength *int
+	// HeaderLimit is how large the headers of a job may be, names and values together: 0 to [MaxHeaders] bytes. Default
+	// MaxHeaders.
+	HeaderLimit *int
+	// JobTimeout is how long one run of a job may take at most, 1 ms to a year: a consumer whose own timeout, or that of a
+	// kind, is longer uses this one. Default: no limit.
+	JobTimeout time.Duration
+	// MaxLease is the longest lease that a claim or an extend by hand may ask for, Lease to 24 h. Default: 24 h.
+	MaxLease time.Duration
 	// Effects are the settings of what jobs do once: see [Job.Once].
 	Effects EffectOptions
 	// Logger for what goes on in the background. Default: none.
@@ -137,7 +152,7 @@ func (o *QueueOptions) validate() error {
 	if o.PayloadLimit < 1 || o.PayloadLimit > maxPayloadLimit {
 		errs = append(errs, fmt.Errorf("PayloadLimit is %d: want 1 to %d bytes", o.PayloadLimit, maxPayloadLimit))
 	}
-	errs = append(errs, o.Backoff.validate())
+	errs = append(errs, o.Backoff.validate(), o.validateLimits())
 	if o.ExpiryBackoff != (Backoff{}) {
 		if err := o.ExpiryBackoff.validate(); err != nil {
 			errs = append(errs, fmt.Errorf("ExpiryBackoff: %w", err))
@@ -151,18 +166,6 @@ func checkLimit(name string, n *int) error {
 		return fmt.Errorf("%s is %d: want 0 to %d", name, *n, maxLimit)
 	}
 	return nil
-}
-
-func (o *QueueOptions) policy() *lease.Policy {
-	p := &lease.Policy{
-		Lease: o.Lease, MaxRetries: o.MaxRetries, MaxExpiries: o.MaxExpiries,
-		BackoffBase: o.Backoff.Base, BackoffCap: o.Backoff.Cap, PayloadLimit: o.PayloadLimit,
-	}
-	if o.ExpiryBackoff != (Backoff{}) {
-		full := o.ExpiryBackoff.withDefaults()
-		p.ExpiryBackoff, p.ExpiryCap = full.Base, full.Cap
-	}
-	return p
 }
 
 // Name returns the queue's name.

@@ -101,7 +101,9 @@ func TestAFirstEnqueueNoticesTheEndOfItsContextThoughRedisIsSilent(t *testing.T)
 
 func TestADueTimeBeyondReasonIsRefusedAndNeverBecomesNow(t *testing.T) {
 	t.Parallel()
-	q := newQueue(t, nil)
+	q := newQueue(t, &reliable.QueueOptions{MaxDelay: 100 * 365 * 24 * time.Hour})
+	_, err := q.Claim(t.Context(), 1, nil) // publishes
+	require.NoError(t, err)
 	results, err := q.EnqueueMany(t.Context(), []reliable.Item{
 		{Kind: "k", Delay: math.MaxInt64},
 		{Kind: "k", At: time.Unix(1<<60, 0)},

@@ -28,7 +28,7 @@ func (e *SourceError) Error() string { return "the source failed: " + e.Err.Erro
 // Unwrap returns the source's error.
 func (e *SourceError) Unwrap() error { return e.Err }
 
-// A Refusal is an item that the queue does not take: Err is [ErrNoID], [*TooLargeError] or a mistake in the item.
+// A Refusal is an item that the queue does not take: Err is [ErrNoID], what a limit of the queue says, or a mistake in the item.
 type Refusal struct {
 	ID  string
 	Err error

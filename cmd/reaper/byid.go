@@ -222,6 +222,9 @@ func (c *byIDCommand) outcome(id string, got outcome) outcomeJSON {
 	if errors.As(got.err, &elsewhere) {
 		one.Place, one.Error = elsewhere.Place, "it is in "+string(elsewhere.Place)
 	}
+	if isRefusal(got.err) {
+		one.Error = got.err.Error()
+	}
 	return one
 }
 

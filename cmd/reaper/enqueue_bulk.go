@@ -156,7 +156,7 @@ func (b *bulk) enqueue(ctx context.Context, items []reliable.Item) ([]reliable.E
 // refused for its own sake. failure is that of the call that the line was sent with, or of one before.
 func (b *bulk) notDone(err, failure error) error {
 	switch {
-	case err == nil, errors.Is(err, reliable.ErrDuplicate), errors.As(err, new(*reliable.TooLargeError)):
+	case err == nil, errors.Is(err, reliable.ErrDuplicate), isRefusal(err):
 		return nil
 	case isUnknown(err):
 		return &ExitError{Code: exitRedis, Err: fmt.Errorf("stopped: it is not known what became of a batch: %w", err)}

@@ -70,7 +70,7 @@ func (c *enqueueCommand) oneFailed(ctx context.Context, err error) error {
 			"and makes no second job while it is there: %w", c.queue, c.item.ID, c.item.ID, err)}
 	case ctx.Err() != nil:
 		return fmt.Errorf("queue %s: nothing was enqueued: %w", c.queue, context.Cause(ctx))
-	case errors.As(err, new(*reliable.TooLargeError)):
+	case isRefusal(err):
 		return fmt.Errorf("queue %s: nothing was enqueued: %w", c.queue, err)
 	}
 	return fmt.Errorf("queue %s: nothing was enqueued: %w", c.queue, c.endpoint.failed(err))

@@ -199,9 +199,18 @@ func TestThePublishedPayloadLimitIsTold(t *testing.T) {
 	require.NoError(t, err)
 	code, _, errOut := invoke(t, nil, s.args(serverURL(t), "enqueue", s.queue, "01234567890", "--kind", "k")...)
 	assert.Equal(t, exitFailure, code)
-	assert.Contains(t, errOut, "payload of 11 bytes")
-	assert.Contains(t, errOut, "published")
+	assert.Contains(t, errOut, "payload of 11 bytes: want at most 10")
 	assert.NotContains(t, errOut, "reached")
+	_, err = store.Publish(t.Context(), &lease.Policy{MaxLength: new(0), MaxDelay: new(time.Hour)})
+	require.NoError(t, err)
+	for want, args := range map[string][]string{
+		"was to be due in 2h0m0s: want at most 1h0m0s": {"--delay", "2h"}, "the queue is full: it may have 0 jobs": nil,
+	} {
+		code, _, errOut := invoke(t, nil, append(s.args(serverURL(t), "enqueue", s.queue, "0", "--kind", "k"), args...)...)
+		assert.Equal(t, exitFailure, code)
+		assert.Contains(t, errOut, want)
+		assert.NotContains(t, errOut, "reached")
+	}
 	assert.Zero(t, s.stats(t).Due)
 }
 

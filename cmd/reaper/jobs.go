@@ -115,7 +115,12 @@ func (f *jobFlags) failed(err error) error {
 // isAnswer reports whether an error is what the queue says of a job.
 func isAnswer(err error) bool {
 	return errors.Is(err, reliable.ErrLost) || errors.Is(err, reliable.ErrChanged) || errors.Is(err, reliable.ErrDuplicate) ||
-		errors.As(err, new(*reliable.TooLargeError))
+		isRefusal(err)
+}
+
+// isRefusal reports whether a limit of the queue has refused a job.
+func isRefusal(err error) bool {
+	return errors.As(err, new(*reliable.TooLargeError)) || errors.As(err, new(*reliable.DelayTooLongError)) || errors.Is(err, reliable.ErrQueueFull)
 }
 
 // known refuses a queue that is in no registry: a name that is misspelt looks like an empty queue.

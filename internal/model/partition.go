@@ -49,6 +49,48 @@ type Policy struct {
 	MaxRetries, MaxExpiries   int
 	ExpiryBackoff, BackoffCap int64 // ms
 	PayloadLimit              int   // 0: none
+	HeaderLimit, MaxLength    *int  // nil: none
+	MaxDelay                  int64 // ms
+}
+
+// told writes the limits that have refused something, behind the codes of an answer.
+func told(codes, refusing string, limits ...int64) string {
+	if !strings.ContainsAny(codes, refusing) {
+		return codes
+	}
+	for _, n := range limits {
+		if n < 0 {
+			codes += " -"
+		} else {
+			codes += " " + strconv.FormatInt(n, 10)
+		}
+	}
+	return codes
+}
+
+func orNone(limit *int) int64 {
+	if limit == nil {
+		return -1
+	}
+	return int64(*limit)
+}
+
+func (p *Policy) payload() int64 {
+	if p.PayloadLimit == 0 {
+		return -1
+	}
+	return int64(p.PayloadLimit)
+}
+
+// refuses is the code of the size that is over its limit, 0 where none is.
+func (p *Policy) refuses(size, headers int) byte {
+	switch {
+	case p.PayloadLimit > 0 && size > p.PayloadLimit:
+		return 't'
+	case p.HeaderLimit != nil && headers > *p.HeaderLimit:
+		return 'h'
+	}
+	return 0
 }
 
 // A Partition is one partition of a queue in the plainest form that can be right: a map of jobs, and counters. Each of its
@@ -74,7 +116,7 @@ func NewPartition(stub string) *Partition {
 	return &Partition{
 		Jobs: map[string]*Job{}, Stats: map[string]int{}, Sessions: map[string]Session{}, Holders: map[string]string{}, Stub: stub,
 		Records: map[string]*Record{},
-		Policy:  Policy{Lease: 15_000, MaxRetries: 20, MaxExpiries: 5},
+		Policy:  Policy{Lease: 15_000, MaxRetries: 20, MaxExpiries: 5, MaxDelay: 7 * 24 * 3_600_000},
 	}
 }
 

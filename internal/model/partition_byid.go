@@ -69,20 +69,25 @@ func (p *Partition) PurgeNext(bound int64, place string, n int) string {
 
 // Reschedule gives jobs in due another due time. when is a delay in ms, or `now`.
 func (p *Partition) Reschedule(now int64, ids, whens []string) string {
-	return p.eachDue(now, ids, func(b *back, i int, j *Job) {
-		p.count("rescheduled", 1)
+	codes := p.eachDue(now, ids, func(b *back, i int, j *Job) byte {
 		delay, _ := strconv.ParseInt(whens[i], 10, 64)
+		if delay > p.Policy.MaxDelay {
+			return 'l'
+		}
+		p.count("rescheduled", 1)
 		score := after(now, delay)
 		if whens[i] == "now" && j.Score.At <= now {
 			score = j.Score
 		}
 		b.put(ids[i], score)
+		return 'o'
 	})
+	return told(codes, "l", p.Policy.MaxDelay)
 }
 
 // BuryByID puts jobs in due into dead.
 func (p *Partition) BuryByID(now int64, holder, reason string, ids []string) string {
-	return p.eachDue(now, ids, func(_ *back, i int, j *Job) {
+	return p.eachDue(now, ids, func(_ *back, i int, j *Job) byte {
 		j.fail(now, 0, holder, reason, "")
 		if j.Record == "" {
 			j.Record = p.Stub
@@ -91,17 +96,17 @@ func (p *Partition) BuryByID(now int64, holder, reason string, ids []string) str
 		p.move(ids[i], Dead, Exactly(now))
 		p.count("buried_by_hand", 1)
 		p.count("died", 1)
+		return 'o'
 	})
 }
 
 // eachDue does something to each of the jobs that is in due.
-func (p *Partition) eachDue(now int64, ids []string, do func(b *back, i int, j *Job)) string {
+func (p *Partition) eachDue(now int64, ids []string, do func(b *back, i int, j *Job) byte) string {
 	codes := make([]byte, len(ids))
 	b := p.putBack()
 	for i, id := range ids {
 		if codes[i] = p.Where(id); codes[i] == '1' {
-			codes[i] = 'o'
-			do(b, i, p.Jobs[id])
+			codes[i] = do(b, i, p.Jobs[id])
 		}
 	}
 	b.wake(now)
@@ -111,7 +116,7 @@ func (p *Partition) eachDue(now int64, ids []string, do func(b *back, i int, j *
 // An Edit is a new record for a job, if its record is Old still; "" is any.
 type Edit struct {
 	ID, Old, Record string
-	Size            int
+	Size, Headers   int
 }
 
 // Edit writes new records of jobs in due or dead; with redrive of dead ones alone, which are due then.
@@ -123,15 +128,15 @@ func (p *Partition) Edit(now int64, redrive bool, edits []Edit) string {
 			codes[i] = p.edit(now, redrive, e, j)
 		}
 	}
-	return string(codes)
+	return told(string(codes), "th", p.Policy.payload(), orNone(p.Policy.HeaderLimit))
 }
 
 func (p *Partition) edit(now int64, redrive bool, e Edit, j *Job) byte {
-	switch {
-	case e.Old != "" && j.Record != e.Old:
+	if e.Old != "" && j.Record != e.Old {
 		return 'n'
-	case p.Policy.PayloadLimit > 0 && e.Size > p.Policy.PayloadLimit:
-		return 't'
+	}
+	if code := p.Policy.refuses(e.Size, e.Headers); code != 0 {
+		return code
 	}
 	j.Record = e.Record
 	p.count("edited", 1)

@@ -8,26 +8,19 @@ import (
 // An Item is a job to be enqueued. Delay is in ms.
 type Item struct {
 	ID, Record              string
-	Size                    int
+	Size, Headers           int
 	Delay                   int64
 	MaxRetries, MaxExpiries *int
 }
 
-// Enqueue makes the jobs whose IDs are in no place.
-func (p *Partition) Enqueue(now int64, items []Item) (codes string) {
+// Enqueue makes the jobs whose IDs are in no place, and that no limit refuses.
+func (p *Partition) Enqueue(now int64, items []Item) string {
 	var out strings.Builder
 	added := p.putBack()
-	made := map[string]bool{}
 	for _, item := range items {
-		place := p.Where(item.ID)
-		switch {
-		case place != '0':
-			out.WriteByte(place)
-		case p.Policy.PayloadLimit > 0 && item.Size > p.Policy.PayloadLimit:
-			out.WriteByte('t')
-		default:
-			out.WriteByte('c')
-			made[item.ID] = true
+		code := p.admit(&item)
+		out.WriteByte(code)
+		if code == 'c' {
 			p.Jobs[item.ID] = &Job{Record: item.Record, MaxRetries: item.MaxRetries, MaxExpiries: item.MaxExpiries}
 			added.put(item.ID, after(now, item.Delay))
 			p.count("enqueued", 1)
@@ -36,7 +29,24 @@ func (p *Partition) Enqueue(now int64, items []Item) (codes string) {
 	if added.any && (!added.had || added.earliest < added.head) {
 		p.Wake = true
 	}
-	return out.String()
+	return told(out.String(), "thlf", p.Policy.payload(), orNone(p.Policy.HeaderLimit), p.Policy.MaxDelay, orNone(p.Policy.MaxLength))
+}
+
+// admit is the code that an item gets.
+func (p *Partition) admit(item *Item) byte {
+	if place := p.Where(item.ID); place != '0' {
+		return place
+	}
+	if code := p.Policy.refuses(item.Size, item.Headers); code != 0 {
+		return code
+	}
+	switch most := p.Policy.MaxLength; {
+	case item.Delay > p.Policy.MaxDelay:
+		return 'l'
+	case most != nil && len(p.In(Due))+len(p.In(Processing)) >= *most:
+		return 'f'
+	}
+	return 'c'
 }
 
 // A Claim asks for jobs. Unseen are the tokens of its session's last claim that its holder was never told of.

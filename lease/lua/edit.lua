@@ -1,10 +1,12 @@
 -- edit: writes new records of jobs in due or dead, whole; with redrive, of dead ones, which are due at once then
 -- KEYS: sessions due processing dead done jobs counts policy stats wake
--- ARGV: session number redrive, then per item: id size old record
+-- ARGV: session number redrive, then per item: id size headers old record
 -- ANSWER: OK codes | AGAIN codes | STALE | NOSESSION
--- CODES: o written; n its record is not old any more; t payload larger than the published limit;
+-- CODES: o written; n its record is not old any more; t payload, h headers larger than the published limit;
 --   1 2 4 in due (where it was to be redriven), processing, done; 0 gone
--- An empty old is any record. size is the payload's. redrive is 1 or 0.
+-- An empty old is any record. size is the payload's, headers that of the headers. redrive is 1 or 0.
+-- Where a limit has refused a record the codes are followed by the limits of payloads and headers, - where there is none, each
+-- after a blank.
 local sessions, due, processing, dead, done, jobs, counts, policy, stats, wake = unpack(KEYS)
 call('HDEL', sessions, '')
 local answer = session_check(sessions, ARGV[1], ARGV[2])
@@ -14,16 +16,16 @@ end
 local now = now_us()
 local floor_ms = math.floor(now / 1000)
 local redrive = ARGV[3] == '1'
-local limit = tonumber(call('HGET', policy, 'payload_limit') or '')
+local max_payload, max_headers = published(policy, 'payload_limit', 'header_limit')
 local ids = {}
-for i = 4, #ARGV, 4 do
+for i = 4, #ARGV, 5 do
   ids[#ids + 1] = ARGV[i]
 end
 
-local codes, records, written, moved = {}, {}, {}, {}
+local codes, records, written, moved, refused = {}, {}, {}, {}, false
 for i, place in ipairs(places(ids, due, processing, dead, done)) do
-  local id, at = ids[i], 4 * i
-  local size, old, record = tonumber(ARGV[at + 1]), ARGV[at + 2], ARGV[at + 3]
+  local id, at = ids[i], 5 * i - 1
+  local size, headers, old, record = tonumber(ARGV[at + 1]), tonumber(ARGV[at + 2]), ARGV[at + 3], ARGV[at + 4]
   if redrive and written[id] then
     place = '1'
   end
@@ -31,8 +33,10 @@ for i, place in ipairs(places(ids, due, processing, dead, done)) do
   if place == '3' or place == '1' and not redrive then
     if old ~= '' and (written[id] or call('HGET', jobs, id)) ~= old then
       codes[i] = 'n'
-    elseif limit and size > limit then
-      codes[i] = 't'
+    elseif max_payload and size > max_payload then
+      codes[i], refused = 't', true
+    elseif max_headers and headers > max_headers then
+      codes[i], refused = 'h', true
     else
       codes[i], written[id] = 'o', record
       append(records, id, record)
@@ -60,5 +64,8 @@ if #moved > 0 then
   wake_up(wake)
 end
 local rest = table.concat(codes)
+if refused then
+  rest = rest .. ' ' .. (max_payload and int(max_payload) or '-') .. ' ' .. (max_headers and int(max_headers) or '-')
+end
 session_store(sessions, ARGV[1], ARGV[2], now, rest)
 return {'OK', rest}

@@ -1,28 +1,38 @@
--- enqueue: makes jobs whose ID is in no place, due at a time
--- KEYS: sessions jobs due processing dead done leases counts errors policy stats wake
--- ARGV: session number largest sizes, then per job: id when record own
+-- enqueue: makes jobs whose ID is in no place, due at a time; where it is told to, instead of one that is not worked on
+-- KEYS: sessions jobs due processing dead done leases counts errors results policy stats wake
+-- ARGV: session number largest sizes largest_headers header_sizes modes, then per job: id when record own
 -- ANSWER: OK codes | AGAIN codes | STALE | NOSESSION
--- CODES: c created; 1 2 3 4 duplicate in due, processing, dead, done; t payload larger than the published limit
--- when is a delay in ms or @ and a time in ms; own is '' or the job's own limits; sizes are the payloads' sizes.
-local sessions, jobs, due, processing, dead, done, leases, counts, errors, policy, stats, wake = unpack(KEYS)
+-- CODES: c created; p created in the place of one that was in due, dead or done; 1 2 3 4 duplicate in due, processing,
+--   dead, done; t payload, h headers larger than the published limit; l delay longer; f the queue is full
+-- when is a delay in ms or @ and a time in ms; own is '' or the job's own limits; sizes are the payloads' sizes. modes has
+-- a letter for each job, r where it is to replace, or is ''. Where a limit has refused a job the codes are followed by the
+-- limits of payloads, headers, delays (ms) and length, - where there is none, each after a blank.
+local sessions, jobs, due, processing, dead, done, leases, counts, errors, results, policy, stats, wake = unpack(KEYS)
 local answer = session_check(sessions, ARGV[1], ARGV[2])
 if answer then
   return answer
 end
 local now = now_us()
 local floor_ms, ceil_ms = math.floor(now / 1000), math.ceil(now / 1000)
+local max_payload, max_headers, max_delay, max_length = published(policy, 'payload_limit', 'header_limit', 'max_delay_ms', 'max_length')
 
-local limit, sizes = tonumber(call('HGET', policy, 'payload_limit') or ''), nil
-if limit and tonumber(ARGV[3]) > limit then
-  sizes = {}
-  for size in string.gmatch(ARGV[4], '%d+') do
-    sizes[#sizes + 1] = tonumber(size)
+-- over reads a list of sizes, if the largest of it is over a limit.
+local function over(limit, largest, list)
+  if not limit or tonumber(largest) <= limit then
+    return nil
   end
+  local out = {}
+  for size in string.gmatch(list, '%d+') do
+    out[#out + 1] = tonumber(size)
+  end
+  return out
 end
+local sizes, headers = over(max_payload, ARGV[3], ARGV[4]), over(max_headers, ARGV[5], ARGV[6])
+local room = max_length and max_length - call('ZCARD', due) - call('ZCARD', processing) or math.huge
 
 local ids = {}
-for i = 5, #ARGV, 4 do
-  ids[(i - 1) / 4] = ARGV[i]
+for i = 8, #ARGV, 4 do
+  ids[i / 4 - 1] = ARGV[i]
 end
 -- Places that are empty need no look, and commands that would find nothing are left out: most queues have no dead jobs.
 local in_due = call('ZMSCORE', due, unpack(ids))
@@ -30,64 +40,87 @@ local in_processing = call('ZCARD', processing) > 0 and call('ZMSCORE', processi
 local in_dead = call('ZCARD', dead) > 0 and call('ZMSCORE', dead, unpack(ids)) or {}
 local in_done = call('ZCARD', done) > 0 and call('ZMSCORE', done, unpack(ids)) or {}
 
-local codes, made, records, scores, owned, created = {}, {}, {}, {}, {}, {}
-local earliest, n_created, last_at, last_score = nil, 0, nil, nil
+-- made is where in the lists that follow an ID of this call is: one that comes again, and replaces, is there once.
+local codes, made, created, records, scores, ats, own = {}, {}, {}, {}, {}, {}, {}
+local from_dead, from_done = {}, {}
+local n_created, n_replaced, last_at, last_score, refused = 0, 0, nil, nil, false
 for n = 1, #ids do
-  local id, when = ids[n], ARGV[4 * n + 2]
-  if in_due[n] or made[id] then
-    codes[n] = '1'
-  elseif in_processing[n] then
-    codes[n] = '2'
-  elseif in_dead[n] then
-    codes[n] = '3'
-  elseif in_done[n] then
-    codes[n] = '4'
-  elseif sizes and sizes[n] > limit then
-    codes[n] = 't'
-  else
-    local at = floor_ms
-    if when ~= '0' then
-      if string.sub(when, 1, 1) == '@' then
-        at = tonumber(string.sub(when, 2))
-      else
-        at = ceil_ms + tonumber(when)
-      end
+  local id, when = ids[n], ARGV[4 * n + 5]
+  local old = (made[id] or in_due[n]) and '1' or in_processing[n] and '2' or in_dead[n] and '3' or in_done[n] and '4'
+  local replaces = old and old ~= '2' and string.sub(ARGV[7], n, n) == 'r'
+  local at = floor_ms
+  if when ~= '0' then
+    if string.sub(when, 1, 1) == '@' then
+      at = tonumber(string.sub(when, 2))
+    else
+      at = ceil_ms + tonumber(when)
     end
+  end
+  if old and not replaces then
+    codes[n] = old
+  elseif sizes and sizes[n] > max_payload then
+    codes[n], refused = 't', true
+  elseif headers and headers[n] > max_headers then
+    codes[n], refused = 'h', true
+  elseif at - ceil_ms > max_delay then
+    codes[n], refused = 'l', true
+  elseif room < 1 and not replaces then
+    codes[n], refused = 'f', true
+  else
+    local k = made[id] or #created + 1
     if at ~= last_at then
       last_at, last_score = at, int(at)
     end
-    codes[n], made[id] = 'c', true
-    n_created = n_created + 1
-    created[n_created] = id
-    records[2 * n_created - 1], records[2 * n_created] = id, ARGV[4 * n + 3]
-    scores[2 * n_created - 1], scores[2 * n_created] = last_score, id
-    if ARGV[4 * n + 4] ~= '' then
-      owned[#owned + 1] = id
-      owned[#owned + 1] = '0 0 0 ' .. ARGV[4 * n + 4]
+    if replaces then
+      codes[n], n_replaced = 'p', n_replaced + 1
+    else
+      codes[n], n_created, room = 'c', n_created + 1, room - 1
     end
-    if not earliest or at < earliest then
-      earliest = at
+    if old == '3' then
+      from_dead[#from_dead + 1] = id
+    elseif old == '4' then
+      from_done[#from_done + 1] = id
     end
+    made[id], created[k], ats[k], own[k] = k, id, at, ARGV[4 * n + 7]
+    records[2 * k - 1], records[2 * k] = id, ARGV[4 * n + 6]
+    scores[2 * k - 1], scores[2 * k] = last_score, id
   end
 end
 
-if n_created > 0 then
+if #created > 0 then
   call('HSET', jobs, unpack(records)) -- the first write: what is out of memory stops here
   local head = call('ZRANGE', due, 0, 0, 'WITHSCORES')
   for _, key in ipairs({leases, counts, errors}) do
     if call('HLEN', key) > 0 then
-      call('HDEL', key, unpack(created)) -- what an orphan of the same ID may have left
+      call('HDEL', key, unpack(created)) -- what an orphan of the same ID, or the one before, may have left
     end
   end
+  each(1, 'ZREM', dead, from_dead)
+  each(1, 'ZREM', done, from_done)
+  each(1, 'HDEL', results, from_done)
   call('ZADD', due, unpack(scores))
-  if #owned > 0 then
-    call('HSET', counts, unpack(owned))
+  local earliest, owned = ats[1], {}
+  for k = 1, #created do
+    earliest = math.min(earliest, ats[k])
+    if own[k] ~= '' then
+      append(owned, created[k], '0 0 0 ' .. own[k])
+    end
   end
-  call('HINCRBY', stats, 'enqueued', n_created)
+  each(2, 'HSET', counts, owned)
+  for name, count in pairs({enqueued = n_created, replaced = n_replaced}) do
+    if count > 0 then
+      call('HINCRBY', stats, name, count)
+    end
+  end
   if not head[2] or earliest < score(head[2]) then
     wake_up(wake)
   end
 end
 local rest = table.concat(codes)
+if refused then
+  for _, limit in ipairs({max_payload or -1, max_headers or -1, max_delay, max_length or -1}) do
+    rest = rest .. ' ' .. (limit < 0 and '-' or int(limit))
+  end
+end
 session_store(sessions, ARGV[1], ARGV[2], now, rest)
 return {'OK', rest}

@@ -1,9 +1,12 @@
 -- lib of the lease scripts: what more than one transition needs.
 
 -- What holds where nothing was published.
-local DEFAULTS = {lease_ms = 15000, max_retries = 20, max_expiries = 5, expiry_backoff_base_ms = 0, expiry_backoff_cap_ms = 0}
+local DEFAULTS = {
+  lease_ms = 15000, max_retries = 20, max_expiries = 5, expiry_backoff_base_ms = 0, expiry_backoff_cap_ms = 0, max_delay_ms = 604800000,
+}
 
--- published reads numbers of the queue's policy. What is no whole number, by somebody's hand, is not published.
+-- published reads numbers of the queue's policy, nil where there is no such limit. What is no whole number, as `-` for a
+-- limit that was taken away, is not published.
 local function published(policy, ...)
   local values = call('HMGET', policy, ...)
   for i = 1, select('#', ...) do

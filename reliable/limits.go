@@ -1,0 +1,51 @@
+package reliable
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/leaseq/leaseq/lease"
+)
+
+const (
+	maxLength  = 1_000_000_000
+	maxTimeout = 365 * 24 * time.Hour
+)
+
+// validateLimits checks the limits that are published for all.
+func (o *QueueOptions) validateLimits() error {
+	var errs []error
+	between := func(name string, d, least, most time.Duration) {
+		if d != 0 && (d < least || d > most) {
+			errs = append(errs, fmt.Errorf("%s is %v: want %v to %v, or 0 for the default", name, d, least, most))
+		}
+	}
+	between("MaxDelay", o.MaxDelay, time.Millisecond, maxAhead)
+	between("JobTimeout", o.JobTimeout, time.Millisecond, maxTimeout)
+	between("MaxLease", o.MaxLease, o.Lease, maxLease)
+	if n := o.MaxLength; n != nil && (*n < 0 || *n > maxLength) {
+		errs = append(errs, fmt.Errorf("MaxLength is %d: want 0 to %d", *n, maxLength))
+	}
+	if n := o.HeaderLimit; n != nil && (*n < 0 || *n > MaxHeaders) {
+		errs = append(errs, fmt.Errorf("HeaderLimit is %d: want 0 to %d bytes", *n, MaxHeaders))
+	}
+	return errors.Join(errs...)
+}
+
+// policy is what the options publish: all of it, so that a limit which an earlier deployment had is gone.
+func (o *QueueOptions) policy() *lease.Policy {
+	none := new(lease.NoLimit)
+	p := &lease.Policy{
+		Lease: o.Lease, MaxRetries: o.MaxRetries, MaxExpiries: o.MaxExpiries,
+		BackoffBase: o.Backoff.Base, BackoffCap: o.Backoff.Cap, ExpiryBackoff: lease.NoLimit, ExpiryCap: lease.NoLimit,
+		PayloadLimit: o.PayloadLimit, HeaderLimit: cmp.Or(o.HeaderLimit, none), MaxLength: cmp.Or(o.MaxLength, none),
+		MaxDelay: new(cmp.Or(o.MaxDelay, DefaultMaxDelay)), JobTimeout: cmp.Or(o.JobTimeout, lease.NoLimit), MaxLease: cmp.Or(o.MaxLease, lease.NoLimit),
+	}
+	if o.ExpiryBackoff != (Backoff{}) {
+		full := o.ExpiryBackoff.withDefaults()
+		p.ExpiryBackoff, p.ExpiryCap = full.Base, full.Cap
+	}
+	return p
+}
