@@ -62,3 +62,16 @@ func codedWithin(letters, limited string) func(r []any) bool {
 		return reopened(r) || ok && isCodes(codes, letters, 2)
 	}
 }
+
+func limitsAnswer() question {
+	return question{limitsScript, []any{"OK", []any{"lease_ms", "1000", "pinned", "lease_ms"}}, func(ctx context.Context, s *Store) error {
+		_, err := s.PolicyState(ctx)
+		return err
+	}, func(r []any) bool {
+		if len(r) != 2 || r[0] != "OK" {
+			return false
+		}
+		pairs, ok := r[1].([]any)
+		return ok && len(pairs)%2 == 0 && isTexts(pairs)
+	}}
+}

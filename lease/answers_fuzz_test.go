@@ -351,7 +351,7 @@ func (d *drawn) value(depth int) any {
 // FuzzAnswers: whatever a script's answer is, it is taken for what it says, or the call has an error. None makes a call
 // panic, hang, or make something up.
 func FuzzAnswers(f *testing.F) {
-	const kinds = 20
+	const kinds = 21
 	for kind := range uint8(kinds) {
 		f.Add(kind, []byte{})
 		f.Add(kind, []byte{0, 0})
@@ -361,7 +361,7 @@ func FuzzAnswers(f *testing.F) {
 		hostile := &answering{t: t, usual: map[string][]any{
 			ownScript("seal").SHA(): {"OK", "n"}, ownScript("close").SHA(): {"OK", int64(1)},
 		}}
-		all := slices.Concat(numberedAnswers(), byIDAnswers(), plainAnswers(), []question{claimAnswer(t, hostile)})
+		all := slices.Concat(numberedAnswers(), byIDAnswers(), plainAnswers(), []question{claimAnswer(t, hostile), limitsAnswer()})
 		require.Len(t, all, kinds)
 		for _, one := range all {
 			hostile.usual[one.script.SHA()] = one.usual

@@ -121,6 +121,13 @@ func (e *ShortLeaseError) Error() string {
 	return fmt.Sprintf("a lease of %v is shorter than the queue's %v: ask for as much or more", e.Asked, e.Published)
 }
 
+// A LongLeaseError refuses a lease that is longer than the queue's published max_lease.
+type LongLeaseError struct{ Asked, Most time.Duration }
+
+func (e *LongLeaseError) Error() string {
+	return fmt.Sprintf("a lease of %v is longer than the queue allows: want at most %v (max_lease)", e.Asked, e.Most)
+}
+
 // A BatchError refuses a call with too many items, or none.
 type BatchError struct {
 	What string

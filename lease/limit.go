@@ -51,6 +51,42 @@ var limits = []limit{
 	maxDelay(),
 }
 
+// LimitNames lists the limits of a policy by the names that people write.
+func LimitNames() []string {
+	names := make([]string, len(limits))
+	for i := range limits {
+		names[i] = limits[i].name
+	}
+	return names
+}
+
+// LimitWants says what a limit may be pinned to; "" for a name that is none.
+func LimitWants(name string) string {
+	l, err := limitNamed(name)
+	if err != nil {
+		return ""
+	}
+	return l.wants()
+}
+
+func limitNamed(name string) (*limit, error) {
+	for i := range limits {
+		if limits[i].name == name {
+			return &limits[i], nil
+		}
+	}
+	return nil, fmt.Errorf("%.64q is no limit of a queue: want one of %s", name, strings.Join(LimitNames(), ", "))
+}
+
+// mustLimit is for names that stand in this package.
+func mustLimit(name string) *limit {
+	l, err := limitNamed(name)
+	if err != nil {
+		panic("lease: " + err.Error())
+	}
+	return l
+}
+
 func duration(name, field string, least, most int64, optional bool, builtin string, at func(p *Policy) *time.Duration) limit {
 	return limit{
 		name: name, field: field, least: least, most: most, optional: optional, builtin: builtin,

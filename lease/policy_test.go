@@ -2,6 +2,7 @@ package lease
 
 import (
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -25,7 +26,14 @@ func TestTheSamePolicyAgainChangesNothing(t *testing.T) {
 		version := stored["version"]
 		assert.Len(t, version, 16, "a time in µs, in full")
 		delete(stored, "version")
+		for field, text := range stored {
+			if strings.HasPrefix(field, "seen_") {
+				assert.Regexp(t, `^\d{13}\ttest/1\tlease_ms 20001 `, text)
+				delete(stored, field)
+			}
+		}
 		assert.Equal(t, map[string]string{
+			"deployed": "1",
 			"lease_ms": "20001", "max_retries": "0", "max_expiries": "3", "backoff_base_ms": "1000", "backoff_cap_ms": "60000",
 			"expiry_backoff_base_ms": "1", "expiry_backoff_cap_ms": "3600000", "payload_limit": "99",
 		}, stored)
@@ -70,7 +78,7 @@ func TestAPolicyThatCannotBeIsRefusedWithAllItsMistakes(t *testing.T) {
 func TestOfTwoPoliciesTheNewerVersionWins(t *testing.T) {
 	onBoth(t, func(t *testing.T, b *bench) {
 		publish := func(version any, lease int) (stored string, changed int64) {
-			req := &script.Request{Script: policyScript, Args: []any{version, "lease_ms", lease}}
+			req := &script.Request{Script: policyScript, Args: []any{version, "", "", "lease_ms", lease}}
 			b.runner.Send(t.Context(), req)
 			require.NoError(t, req.Err)
 			return req.Reply[1].(string), req.Reply[2].(int64)
@@ -124,11 +132,11 @@ func TestRestorePublishesOnlyWhereNothingIsPublished(t *testing.T) {
 		changed, err := b.Restore(t.Context(), &Policy{Lease: time.Minute})
 		require.NoError(t, err)
 		assert.True(t, changed)
-		before := b.dump(t)
+		before := b.limitsNow(t)
 		changed, err = b.Restore(t.Context(), &Policy{Lease: time.Hour})
 		require.NoError(t, err)
 		assert.False(t, changed)
-		assert.Equal(t, before, b.dump(t))
+		assert.Equal(t, before, b.limitsNow(t))
 		b.publish(t, Policy{Lease: time.Second})
 		assert.Equal(t, "1000", b.rdb.HGet(t.Context(), b.key("policy"), "lease_ms").Val(), "a new policy wins over a restored one")
 	})

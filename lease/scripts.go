@@ -31,6 +31,7 @@ var (
 	redriveScript = load("redrive")
 	purgeScript   = load("purge")
 	policyScript  = load("policy")
+	limitsScript  = load("limits")
 	wakeScript    = load("wake")
 	statsScript   = load("stats")
 	inspectScript = load("inspect")
@@ -50,7 +51,7 @@ var (
 func Scripts() []*script.Script {
 	return []*script.Script{
 		enqueueScript, claimScript, settleScript, extendScript, expireScript, cancelScript,
-		redriveScript, purgeScript, policyScript, wakeScript, statsScript, inspectScript, deleteScript, eraseScript,
+		redriveScript, purgeScript, policyScript, limitsScript, wakeScript, statsScript, inspectScript, deleteScript, eraseScript,
 		rescheduleScript, buryScript, editScript, importScript, listScript, exchangeScript,
 	}
 }

@@ -60,6 +60,7 @@ type Store struct {
 	runner   *script.Runner
 	sessions *script.Sessions
 	stub     []byte
+	holder   string
 	left     leavings
 
 	registers atomic.Int64 // tries of Register
@@ -93,7 +94,7 @@ func NewStore(rdb redis.UniversalClient, queue string, o *StoreOptions) (*Store,
 	}
 	sessions := script.NewSessions(runner, opts.Holder)
 	sessions.OnRepeat = opts.OnRepeat
-	return &Store{rdb: rdb, keys: partition, runner: runner, stub: opts.Stub, sessions: sessions}, nil
+	return &Store{rdb: rdb, keys: partition, runner: runner, stub: opts.Stub, holder: opts.Holder, sessions: sessions}, nil
 }
 
 // ValidateClient reports whether a client is one to work with: not nil, and, of the kinds that tell, with a ReadTimeout.

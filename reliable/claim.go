@@ -13,7 +13,8 @@ import (
 
 // ClaimOptions are the optional settings of a claim by hand; nil is valid.
 type ClaimOptions struct {
-	// Lease, if longer than the queue's. A shorter one is refused. Default the queue's.
+	// Lease, if longer than the queue's, and at most its MaxLease ([*LongLeaseError]). A shorter one is refused. Default the
+	// queue's.
 	Lease time.Duration
 	// Wait is how long to wait for a job if none is due; the time that Redis takes to answer is not bounded by it, but
 	// by the context. Default 0: not at all.
@@ -49,6 +50,10 @@ func (q *Queue) Claim(ctx context.Context, n int, o *ClaimOptions) (*Batch, erro
 		return nil, &ShortLeaseError{Asked: opts.Lease, Published: q.opts.Lease}
 	}
 	if err := q.hand.publish(ctx, q); err != nil {
+		return nil, err
+	}
+	q.followByHand(ctx)
+	if err := q.checkLease(opts.Lease); err != nil {
 		return nil, err
 	}
 	keeper, err := q.hand.keeperFor(q)

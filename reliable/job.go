@@ -58,7 +58,7 @@ func (j *Job) read(l *lease.Lease, store *lease.Store, guard *idempotency.Guard,
 	j.ID, j.DueAt, j.Attempt = l.ID, l.Due, l.Attempt()
 	j.Failures, j.Expiries, j.Redrives = l.Failures, l.Expiries, l.Redrives
 	j.lease, j.store, j.queue, j.guard = *l, store, q, guard
-	j.backoff, j.codec = q.opts.Backoff, q.opts.Codec
+	j.backoff, j.codec = q.retryBackoff(), q.opts.Codec
 	envelope, err := wire.Decode(l.Record)
 	if err == nil && envelope.Kind == "" {
 		err = errNoRecord
@@ -112,11 +112,14 @@ func (j *Job) Bury(ctx context.Context, reason error) error {
 	return j.settle(ctx, verdict{op: opBury, err: reason})
 }
 
-// Extend moves the lease's expiry to at least d from now, never back; 0 is the queue's lease. A job that is kept alive
-// needs it only to go beyond that.
+// Extend moves the lease's expiry to at least d from now, never back; 0 is the queue's lease, and the queue's MaxLease
+// is the most ([*LongLeaseError]). A job that is kept alive needs it only to go beyond that.
 func (j *Job) Extend(ctx context.Context, d time.Duration) error {
 	if d < 0 {
 		return fmt.Errorf("extend %s: a duration of %v: want 0 or more", j.ID, d)
+	}
+	if err := j.queue.checkLease(d); err != nil {
+		return err
 	}
 	for {
 		held := j.hold.Held()

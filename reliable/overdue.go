@@ -10,7 +10,7 @@ import (
 func (r *run) begun(w *work) {
 	now := time.Since(processStart)
 	limit := int64(math.MaxInt64)
-	if timeout := r.timeoutOf(w.job); timeout < math.MaxInt64-now {
+	if timeout := r.queue.atMost(r.timeoutOf(w.job)); timeout < math.MaxInt64-now {
 		limit = int64(now + timeout)
 	}
 	w.started.Store(int64(now))

@@ -84,6 +84,8 @@ type Queue struct {
 	registry registration
 	group    *group
 	hand     handClaims
+
+	following followed
 }
 
 // New checks its arguments and does no I/O. rdb is never closed by us. A client whose ReadTimeout is switched off is

@@ -87,6 +87,7 @@ func (r *run) work(ctx context.Context) error {
 	var loops sync.WaitGroup
 	loops.Go(func() { _ = r.keeper.Run(background) }) // always nil
 	loops.Go(func() { r.remind(background) })
+	loops.Go(func() { r.follow(background) })
 	if !r.opts.NoSweep {
 		loops.Go(func() { _ = r.sweeper.Run(background) }) // always nil
 	}
@@ -112,7 +113,9 @@ func (r *run) introduce(ctx context.Context) bool {
 	for wait := 50 * time.Millisecond; ; wait = min(2*wait, time.Second) {
 		err := r.store.Register(ctx)
 		if err == nil || errors.Is(err, ErrOutOfMemory) { // work goes on when memory is full; others can register
-			_, err = r.store.Publish(ctx, r.queue.opts.policy())
+			if _, err = r.store.Publish(ctx, r.queue.opts.policy()); err == nil {
+				err = r.queue.follow(ctx, r.store, r.opts.Logger)
+			}
 		}
 		if err == nil {
 			return ctx.Err() == nil

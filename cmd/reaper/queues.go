@@ -112,10 +112,11 @@ func (c *queuesCommand) read(ctx context.Context, queue string) (overview, error
 		return out, err
 	}
 	defer store.Close(ctx) // nothing is open: it is only read
-	policy, _, err := store.Published(ctx)
+	policy, err := store.PolicyState(ctx)
 	if err != nil {
 		return out, err
 	}
+	out.Policies = policy.Mismatch()
 	out.Lease, out.Published = policy.Lease, policy.Lease > 0
 	if !out.Published {
 		out.Lease = lease.DefaultLease

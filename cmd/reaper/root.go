@@ -36,6 +36,7 @@ const rootExample = `  reaper run                                        look af
   reaper dead refunds                               list dead jobs, and why they are dead
   reaper edit refunds refund:10086 '{"amount":1250}' --redrive
   reaper redrive refunds --all --class leases-expired --rate 50
+  reaper policy set orders max_length=100000 max_retries=5
   reaper queue delete orders --dry-run
   reaper chaos --report storm.html                  kill, freeze and cut off workers, and check every job
   reaper capacity --rate 10000 --delay 30m          how much Redis, memory and network that takes
@@ -55,7 +56,7 @@ func newRoot(a *App) *cobra.Command {
 		cmd.ValidArgsFunction = completeQueues(a, math.MaxInt)
 	}
 	root.AddCommand(newJobCommands(a)...)
-	root.AddCommand(run, newQueuesCommand(a), stats, newEnqueueCommand(a), newQueueCommand(a), newChaosCommand(a), newCapacityCommand(a), newVersionCommand(a),
+	root.AddCommand(run, newQueuesCommand(a), stats, newEnqueueCommand(a), newQueueCommand(a), newPolicyCommand(a), newChaosCommand(a), newCapacityCommand(a), newVersionCommand(a),
 		demo.Command(a.out, a.err), demo.WorkerCommand())
 	return root
 }

@@ -20,7 +20,8 @@ been claimable; when the queue was last swept; and its counters, which only grow
 Without arguments all queues of the registry are shown. A named queue that nobody has ever used is an error. With
 --json the output is one object: {"redis", "prefix", "queues": [{"queue", "registered", "due", "claimable",
 "processing", "expired", "dead", "done", "records", "sessions", "oldest_due_ms", "next_expiry_ms", "since_sweep_ms",
-"counters"}]}; times are null where there is none. It only reads.`
+"counters", "policies_differ"}]}; times are null where there is none. Deployments that are live and publish different limits
+are told ('reaper policy show'). It only reads.`
 
 const statsExample = `  reaper stats
   reaper stats --redis redis://redis:6379/0 orders mail
@@ -82,10 +83,11 @@ func (c *statsCommand) run(ctx context.Context) error {
 		switch {
 		case err != nil:
 			errs = append(errs, fmt.Errorf("queue %s: %w", queue, c.endpoint.failed(err)))
-		case !registered && unused(&got):
+		case !registered && unused(&got.Stats):
 			errs = append(errs, fmt.Errorf("queue %s: nobody has used it under prefix %s; known are: %s", queue, c.connection.prefix, list(known)))
 		default:
-			shown = append(shown, queueStats{Queue: queue, Registered: registered, Stats: got})
+			got.Queue, got.Registered = queue, registered
+			shown = append(shown, got)
 		}
 	}
 	if c.json {
@@ -96,13 +98,19 @@ func (c *statsCommand) run(ctx context.Context) error {
 	return errors.Join(append(errs, err)...)
 }
 
-func (c *statsCommand) read(ctx context.Context, queue string) (lease.Stats, error) {
+func (c *statsCommand) read(ctx context.Context, queue string) (out queueStats, err error) {
 	store, err := lease.NewStore(c.rdb, queue, &lease.StoreOptions{Prefix: c.connection.prefix})
 	if err != nil {
-		return lease.Stats{}, err
+		return out, err
 	}
 	defer store.Close(ctx) // nothing is open: it was only read
-	return store.Stats(ctx)
+	policy, err := store.PolicyState(ctx)
+	if err != nil {
+		return out, err
+	}
+	out.Policies = policy.Mismatch()
+	out.Stats, err = store.Stats(ctx)
+	return out, err
 }
 
 // unused reports whether nothing of a queue is in Redis.

@@ -12,6 +12,7 @@ import (
 type queueStats struct {
 	Queue      string
 	Registered bool
+	Policies   string // in what deployments differ that publish different policies; "" where none do
 	lease.Stats
 }
 
@@ -39,6 +40,8 @@ type (
 		SinceSweep *int64 `json:"since_sweep_ms"` // null: never swept
 
 		Counters map[string]int64 `json:"counters"`
+
+		Policies string `json:"policies_differ"` // in what deployments differ that are live; empty where none do
 	}
 )
 
@@ -64,7 +67,7 @@ func (q *queueStats) json() queueStatsJSON {
 		Due: q.Due, Claimable: q.Claimable, Processing: q.Processing, Expired: q.Expired, Dead: q.Dead, Done: q.Done,
 		Records: q.Records, Sessions: q.Sessions,
 		OldestDue: milliseconds(q.oldestDue()), NextExpiry: milliseconds(q.NextExpiry), SinceSweep: milliseconds(q.SinceSweep),
-		Counters: q.Counters,
+		Counters: q.Counters, Policies: q.Policies,
 	}
 }
 

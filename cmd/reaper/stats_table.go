@@ -37,7 +37,13 @@ func writeTables(w io.Writer, told, prefix string, queues []queueStats, complete
 		}
 		counters.AppendRow(append(row, others(q.Counters)))
 	}
-	_, err := fmt.Fprintf(w, "%s\n\nCounters\n%s\n", state.Render(), counters.Render())
+	text := fmt.Sprintf("%s\n\nCounters\n%s\n", state.Render(), counters.Render())
+	for _, q := range queues {
+		if q.Policies != "" {
+			text += fmt.Sprintf("\nQueue %s: live deployments publish different limits: %s\n", q.Queue, q.Policies)
+		}
+	}
+	_, err := io.WriteString(w, text)
 	return err
 }
 

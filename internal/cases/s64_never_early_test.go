@@ -203,8 +203,8 @@ func TestS64_AnExpiryBackoffIsRoundedUpNeverDown(t *testing.T) {
 // Whoever asks for the longest time there is gets it or is refused, and never a time that is over.
 func TestS64_TheLongestDelayIsNotOver(t *testing.T) {
 	t.Parallel()
-	l := newLane(t, nil)
 	const forever, years = time.Duration(math.MaxInt64), 365 * 24 * time.Hour
+	l := newLane(t, &reliable.QueueOptions{MaxDelay: 100 * years})
 	for _, item := range []reliable.Item{{Kind: "case", Delay: forever}, {Kind: "case", At: time.Now().Add(forever)}} {
 		_, err := l.queue.Enqueue(t.Context(), item)
 		require.ErrorContains(t, err, "at most 100 years")
@@ -217,7 +217,7 @@ func TestS64_TheLongestDelayIsNotOver(t *testing.T) {
 	require.NoError(t, held["nacked"].Nack(t.Context(), reliable.RetryAfter(forever, errors.New("not in this life"))))
 	require.NoError(t, held["released"].Nack(t.Context(), reliable.ReleaseAfter(forever, nil)))
 	l.enqueue(reliable.Item{Kind: "case", ID: "delayed", Delay: 99 * years})
-	results, err := l.store.Enqueue(t.Context(), []lease.Item{{ID: "stored", Record: wire.Stub(), Delay: forever}})
+	results, err := l.store.Enqueue(t.Context(), []lease.Item{{ID: "stored", Record: wire.Stub(), Delay: 100 * years}})
 	require.NoError(t, errors.Join(err, results[0]))
 	require.Empty(t, l.claim(10))
 	at := l.serverTime().Add(98 * years)
