@@ -153,7 +153,7 @@ func numberedAnswers() []question {
 		}, coded("odxc01234")},
 		{enqueueScript, []any{"OK", "hf 10 0 - 3"}, func(ctx context.Context, s *Store) error {
 			return understoodAll(s.Enqueue(ctx, []Item{{ID: "a", Record: []byte("r")}, {ID: "b", Record: []byte("r")}}))
-		}, codedWithin("c1234thlf", "thlf")},
+		}, codedWithin("c1234thlf", "thlf") /* p is no answer: none of these replaces */},
 		{cancelScript, []any{"OK", "cp"}, func(ctx context.Context, s *Store) error {
 			removed, err := s.Cancel(ctx, ids)
 			for i := range removed {

@@ -27,6 +27,8 @@ type Lease struct {
 
 	Failures, Expiries, Redrives int
 	MaxRetries, MaxExpiries      *int // the job's own limits, if it has any
+
+	NotAfter time.Time // too late to start after it, on Redis' clock; zero: none
 }
 
 // Attempt is the number of this start: 1 at first.
@@ -178,6 +180,7 @@ func claimed(call *script.Call, o *ClaimOptions) (Claimed, error) {
 		job.ID, ids = ids[:size], ids[size:]
 		job.Due = dueTime(job.due)
 		job.Failures, job.Expiries, job.Redrives, job.MaxRetries, job.MaxExpiries = readCounts(counts)
+		job.NotAfter = notAfter(counts)
 		if !job.Due.IsZero() {
 			job.Late = max(time.UnixMilli(now).Sub(job.Due), 0)
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -21,7 +22,18 @@ type Item struct {
 	Delay time.Duration // from Redis' now; 0 is due at once; rounded up to milliseconds
 	At    time.Time     // instead of Delay: on Redis' clock, rounded up to milliseconds
 
-	MaxRetries, MaxExpiries *int // the job's own limits where they differ from the queue's
+	MaxRetries, MaxExpiries *int      // the job's own limits where they differ from the queue's
+	NotAfter                time.Time // too late to start after it, on Redis' clock, cut to milliseconds; zero: none
+
+	// Replace puts the job in the place of one with its ID that is due, dead or done: that one goes with its record,
+	// counters, own limits, errors and result. One in processing is left alone: [*DuplicateError].
+	Replace bool
+}
+
+// A Made is what became of an item.
+type Made struct {
+	Replaced bool  // created instead of one that was there
+	Err      error // as [Store.Enqueue] says
 }
 
 // Enqueue makes jobs whose ID is in no place, in one call; results has one error per item: nil created,
@@ -30,20 +42,39 @@ type Item struct {
 // for the first are made. Where err is an [*UnknownError] each result is one too, and its Resolve tells of that item. Out of
 // memory (ErrOutOfMemory) leaves nothing behind. At most 1,000 items.
 func (s *Store) Enqueue(ctx context.Context, items []Item) (results []error, err error) {
+	made, err := s.EnqueueEach(ctx, items)
+	if made == nil {
+		return nil, err
+	}
+	results = make([]error, len(made))
+	for i := range made {
+		results[i] = made[i].Err
+	}
+	return results, err
+}
+
+// EnqueueEach is Enqueue that also tells which jobs took the place of one.
+func (s *Store) EnqueueEach(ctx context.Context, items []Item) ([]Made, error) {
 	args, err := enqueueArgs(items)
 	if err != nil {
 		return nil, err
 	}
 	read := func(rest string, i int) error { return enqueued(rest, i, items) }
 	call, err := s.numbered(ctx, "enqueue", enqueueScript, args)
-	if err != nil {
-		return unknownItems(err, call, len(items), read), err
+	results := unknownItems(err, call, len(items), read)
+	if err != nil && results == nil {
+		return nil, err
 	}
-	results = make([]error, len(items))
+	made := make([]Made, len(items))
 	for i := range items {
-		results[i] = read(call.Rest, i)
+		if err == nil {
+			made[i].Err = read(call.Rest, i)
+			made[i].Replaced = made[i].Err == nil && call.Rest[i] == 'p'
+		} else {
+			made[i].Err = results[i]
+		}
 	}
-	return results, nil
+	return made, err
 }
 
 // enqueueArgs checks items and writes them as the script takes them.
@@ -67,8 +98,23 @@ func enqueueArgs(items []Item) ([]any, error) {
 	if largestHeaders > 0 {
 		args[3] = sizes(items, func(item *Item) int { return item.HeaderSize })
 	}
-	args[4] = ""
+	args[4] = modes(items)
 	return args, nil
+}
+
+// modes has a letter for each item, and is empty where none replaces.
+func modes(items []Item) string {
+	if !slices.ContainsFunc(items, func(item Item) bool { return item.Replace }) {
+		return ""
+	}
+	out := make([]byte, len(items))
+	for i := range items {
+		out[i] = '-'
+		if items[i].Replace {
+			out[i] = 'r'
+		}
+	}
+	return string(out)
 }
 
 // enqueued reads what became of one item.
@@ -81,6 +127,10 @@ func enqueued(rest string, i int, items []Item) error {
 	switch codes[i] {
 	case 'c':
 		return nil
+	case 'p':
+		if item.Replace {
+			return nil
+		}
 	case 't':
 		refused = limits.tooLarge(0, "payload", item.Size)
 	case 'h':
@@ -133,10 +183,17 @@ func (item *Item) when() string {
 }
 
 func (item *Item) own() string {
-	if item.MaxRetries == nil && item.MaxExpiries == nil {
+	if item.MaxRetries == nil && item.MaxExpiries == nil && item.NotAfter.IsZero() {
 		return ""
 	}
-	return ownLimit(item.MaxRetries) + " " + ownLimit(item.MaxExpiries) + " -"
+	return ownLimit(item.MaxRetries) + " " + ownLimit(item.MaxExpiries) + " " + ownTime(item.NotAfter)
+}
+
+func ownTime(t time.Time) string {
+	if t.IsZero() {
+		return "-"
+	}
+	return strconv.FormatInt(t.UnixMilli(), 10)
 }
 
 func ownLimit(n *int) string {

@@ -112,11 +112,7 @@ func (k *Kept) counts() string {
 	if k.Failures+k.Expiries+k.Redrives == 0 && k.MaxRetries == nil && k.MaxExpiries == nil && k.NotAfter.IsZero() {
 		return ""
 	}
-	notAfter := "-"
-	if !k.NotAfter.IsZero() {
-		notAfter = strconv.FormatInt(k.NotAfter.UnixMilli(), 10)
-	}
-	return fmt.Sprintf("%d %d %d %s %s %s", k.Failures, k.Expiries, k.Redrives, ownLimit(k.MaxRetries), ownLimit(k.MaxExpiries), notAfter)
+	return fmt.Sprintf("%d %d %d %s %s %s", k.Failures, k.Expiries, k.Redrives, ownLimit(k.MaxRetries), ownLimit(k.MaxExpiries), ownTime(k.NotAfter))
 }
 
 // errors is the stored form of the last errors.

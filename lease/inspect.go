@@ -149,15 +149,26 @@ func readInfo(id string, now int64, field [7]string) (info Info, ok bool) {
 		info.In = millis(info.At.UnixMilli() - now)
 	}
 	info.Failures, info.Expiries, info.Redrives, info.MaxRetries, info.MaxExpiries = readCounts(field[3])
-	if counts := strings.Fields(field[3]); len(counts) > 5 {
-		info.NotAfter = dueTime(counts[5])
-	}
+	info.NotAfter = notAfter(field[3])
 	info.Errors, info.Stack = readFailures(field[4])
 	token, marked := strings.CutPrefix(field[5], "!")
 	info.Cancelling = marked
 	fence, _, _ := strings.Cut(token, ":")
 	info.Fence, _ = strconv.ParseInt(fence, 10, 64)
 	return info, ok
+}
+
+// notAfter reads the deadline in the text form of counts; zero where there is none.
+func notAfter(counts string) time.Time {
+	if fields := strings.Fields(counts); len(fields) > 5 {
+		return dueTime(fields[5])
+	}
+	return time.Time{}
+}
+
+// TooLate reports whether the job was claimed after its NotAfter, by Redis' clock.
+func (l *Lease) TooLate() bool {
+	return !l.NotAfter.IsZero() && !l.Due.IsZero() && l.Due.Add(l.Late).After(l.NotAfter)
 }
 
 func readFailures(text string) (list []Failure, stack string) {

@@ -17,12 +17,18 @@ func (w *world) drawItems() ([]Item, []model.Item) {
 	for range draw(w, aFew, "items") {
 		one := model.Item{
 			ID: draw(w, anyID, "id"), Size: draw(w, rapid.IntRange(1, 5), "size"), Delay: draw(w, anyDelay, "delay"),
-			Headers:    draw(w, rapid.IntRange(0, 3), "headers"),
+			Headers: draw(w, rapid.IntRange(0, 3), "headers"), Replace: draw(w, rapid.Bool(), "replace"),
+			NotAfter:   draw(w, rapid.SampledFrom([]int64{0, 0, 5, 1 << 41}), "not after"),
 			MaxRetries: draw(w, anyLimit, "retries"), MaxExpiries: draw(w, anyLimit, "expiries"),
 		}
 		one.Record = fmt.Sprintf("%s %0*d", one.ID, one.Size, len(w.known)%10)
 		same = append(same, one)
+		var deadline time.Time
+		if one.NotAfter != 0 {
+			deadline = time.UnixMilli(one.NotAfter)
+		}
 		items = append(items, Item{
+			NotAfter: deadline, Replace: one.Replace,
 			ID: one.ID, Record: []byte(one.Record), Size: one.Size, HeaderSize: one.Headers, Delay: time.Duration(one.Delay) * time.Millisecond,
 			MaxRetries: one.MaxRetries, MaxExpiries: one.MaxExpiries,
 		})
@@ -32,20 +38,21 @@ func (w *world) drawItems() ([]Item, []model.Item) {
 
 func (w *world) enqueue() {
 	items, same := w.drawItems()
-	var results []error
+	var results []Made
 	store := w.store()
-	done := w.call(1, func() (err error) { results, err = store.Enqueue(w.ctx, items); return err })
+	done := w.call(1, func() (err error) { results, err = store.EnqueueEach(w.ctx, items); return err })
 	codes := w.Enqueue(done[0].When, same)
 	require.Equal(w.t, codes, done[0].Rest)
 	for i := range results {
-		require.Equal(w.t, w.refused(codes[i], items[i].ID, items[i].Size, items[i].HeaderSize, items[i].Delay), results[i])
+		want := Made{Replaced: codes[i] == 'p', Err: w.refused(codes[i], items[i].ID, items[i].Size, items[i].HeaderSize, items[i].Delay)}
+		require.Equal(w.t, want, results[i])
 	}
 }
 
 // refused is what a code of an enqueue or an edit means.
 func (w *world) refused(code byte, id string, size, headers int, delay time.Duration) error {
 	switch code {
-	case 'c', 'o':
+	case 'c', 'p', 'o':
 		return nil
 	case 'n':
 		return ErrChanged
@@ -123,6 +130,7 @@ func (w *world) claimed(a answered, n int, o *ClaimOptions, got Claimed, short e
 		j := w.Jobs[l.ID]
 		require.Equal(w.t, j.Record, string(l.Record))
 		require.Equal(w.t, []int{j.Failures, j.Expiries, j.Redrives}, []int{l.Failures, l.Expiries, l.Redrives})
+		require.Equal(w.t, []bool{j.NotAfter != 0, j.NotAfter == 5}, []bool{!l.NotAfter.IsZero(), l.TooLate()})
 		require.Equal(w.t, []*int{j.MaxRetries, j.MaxExpiries}, []*int{l.MaxRetries, l.MaxExpiries})
 		require.Equal(w.t, j.Token, l.Token)
 		require.Equal(w.t, want.Dues[i].At, l.Due.UnixMilli())

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/leaseq/leaseq/internal/script"
 	"github.com/leaseq/leaseq/internal/wire"
 	"github.com/leaseq/leaseq/lease"
 )
@@ -34,7 +35,26 @@ type Item struct {
 	At time.Time
 	// MaxRetries and MaxExpiries of this job, where they differ from the queue's.
 	MaxRetries, MaxExpiries *int
+	// NotAfter is a deadline, on Redis' clock, cut to milliseconds: a job that is claimed after it, at its first start or at a
+	// retry, is not run but dead as [TooLate]. A handler that runs is not ended by it. Default: none.
+	NotAfter time.Time
+	// OnConflict says what happens where a job has the ID already. Default [Reject].
+	OnConflict Conflict
 }
+
+// A Conflict says what an enqueue does where a job has its ID already.
+type Conflict int
+
+const (
+	// Reject refuses the new job, which is told with a [*DuplicateError], and leaves the other one as it is.
+	Reject Conflict = iota
+	// Keep leaves the other one as it is, and that is no error: Enqueued.Found says where it is.
+	Keep
+	// Replace puts the new job in the place of one that is due, dead or done, as a debounce does: due anew, by its own due time,
+	// with its own limits; what the other one counted, its limits and its errors go. One that is being worked on is left as it
+	// is: [*DuplicateError]. What the other job has done once ([Job.Once]) the new one does anew.
+	Replace
+)
 
 // EnqueueOptions are the optional settings of a typed Enqueue; nil is valid. The fields are those of [Item], with the
 // same bounds.
@@ -44,6 +64,8 @@ type EnqueueOptions struct {
 	At                      time.Time
 	Headers                 map[string]string
 	MaxRetries, MaxExpiries *int
+	NotAfter                time.Time
+	OnConflict              Conflict
 }
 
 // Enqueued says what became of one item.
@@ -53,6 +75,35 @@ type Enqueued struct {
 	// [*TooLargeError], [*DelayTooLongError] or [ErrQueueFull] where a limit of the queue refuses it; a mistake in the item;
 	// [*UnknownError] where it may have been created.
 	Err error
+	// Found is where the job is that has the ID already, and was left as it is; "" where there is none.
+	Found Place
+	// Replaced says that the job was created in the place of another one.
+	Replaced bool
+}
+
+// outcome is what its caller is told of an item.
+func (item *Item) outcome(id string, made lease.Made) Enqueued {
+	out := Enqueued{ID: id, Replaced: made.Replaced, Err: made.Err}
+	var duplicate *DuplicateError
+	if errors.As(made.Err, &duplicate) {
+		out.Found = duplicate.Place
+	}
+	if item.OnConflict == Keep {
+		out.Err = kept(made.Err)
+	}
+	return out
+}
+
+// kept is an error of an item that is content with the job that is there.
+func kept(err error) error {
+	var unknown *UnknownError
+	switch {
+	case errors.As(err, &unknown):
+		return script.NewUnknownError(unknown.Op, unknown.Cause, func(ctx context.Context) error { return kept(unknown.Resolve(ctx)) })
+	case errors.Is(err, ErrDuplicate):
+		return nil
+	}
+	return err
 }
 
 // Enqueue makes a job out of a typed value: its kind is T's, its payload what the queue's Codec makes of it. The error
@@ -73,7 +124,7 @@ func Enqueue[T Kinder](ctx context.Context, q *Queue, value T, o *EnqueueOptions
 	}
 	return q.Enqueue(ctx, Item{
 		Kind: kind, Payload: payload, ID: opts.ID, Delay: opts.Delay, At: opts.At, Headers: opts.Headers,
-		MaxRetries: opts.MaxRetries, MaxExpiries: opts.MaxExpiries,
+		MaxRetries: opts.MaxRetries, MaxExpiries: opts.MaxExpiries, NotAfter: opts.NotAfter, OnConflict: opts.OnConflict,
 	})
 }
 
@@ -88,10 +139,11 @@ func (q *Queue) Enqueue(ctx context.Context, item Item) (Enqueued, error) {
 			err = fmt.Errorf("%w: %w", ErrNeverRan, err)
 		}
 	}
-	if err == nil {
-		err = q.group.enqueue(ctx, &one)
+	if err != nil {
+		return Enqueued{ID: one.ID, Err: err}, err
 	}
-	return Enqueued{ID: one.ID, Err: err}, err
+	out := item.outcome(one.ID, q.group.enqueue(ctx, &one))
+	return out, out.Err
 }
 
 // EnqueueMany makes jobs in batches of up to 256 items and 4 MiB, each one call, in order. There is one result per item,
@@ -99,7 +151,7 @@ func (q *Queue) Enqueue(ctx context.Context, item Item) (Enqueued, error) {
 // and the items of later batches have an Err that is [ErrNeverRan]. The results hold IDs of items that failed too.
 func (q *Queue) EnqueueMany(ctx context.Context, items []Item) (results []Enqueued, err error) {
 	results = make([]Enqueued, len(items))
-	batch := enqueueBatch{q: q, results: results}
+	batch := enqueueBatch{q: q, asked: items, results: results}
 	now := time.Now()
 	for i := range items {
 		one, problem := q.prepare(&items[i], now)
@@ -125,6 +177,7 @@ func (q *Queue) EnqueueMany(ctx context.Context, items []Item) (results []Enqueu
 // enqueueBatch gathers what goes into one call.
 type enqueueBatch struct {
 	q       *Queue
+	asked   []Item
 	results []Enqueued
 	items   []lease.Item
 	index   []int
@@ -148,14 +201,9 @@ func (b *enqueueBatch) send(ctx context.Context) error {
 		b.skip(err)
 		return err
 	}
-	answers, err := b.q.store.Enqueue(ctx, b.items)
+	answers, err := b.q.store.EnqueueEach(ctx, b.items)
 	for n, i := range b.index {
-		switch {
-		case n < len(answers):
-			b.results[i].Err = answers[n]
-		default:
-			b.results[i].Err = err
-		}
+		b.results[i] = b.asked[i].outcome(b.items[n].ID, oneOf(answers, n, err))
 	}
 	b.items, b.index, b.bytes = nil, nil, 0
 	return err
@@ -172,7 +220,7 @@ func (b *enqueueBatch) skip(cause error) {
 func (q *Queue) prepare(item *Item, now time.Time) (lease.Item, error) {
 	out := lease.Item{
 		ID: item.ID, Size: len(item.Payload), HeaderSize: headerSize(item.Headers), Delay: item.Delay, At: item.At,
-		MaxRetries: item.MaxRetries, MaxExpiries: item.MaxExpiries,
+		MaxRetries: item.MaxRetries, MaxExpiries: item.MaxExpiries, NotAfter: item.NotAfter, Replace: item.OnConflict == Replace,
 	}
 	if out.ID == "" {
 		out.ID = NewID()
@@ -193,6 +241,7 @@ func (q *Queue) prepare(item *Item, now time.Time) (lease.Item, error) {
 	if item.Delay > maxAhead || item.At.After(now.Add(maxAhead)) {
 		errs = append(errs, fmt.Errorf("Delay is %v, At is %v: want at most 100 years from now", item.Delay, item.At))
 	}
+	errs = append(errs, item.checkDeadline())
 	errs = append(errs, checkLimit("MaxRetries", item.MaxRetries), checkLimit("MaxExpiries", item.MaxExpiries))
 	envelope := wire.Envelope{Kind: item.Kind, Payload: item.Payload, EnqueuedAt: now}
 	if err := checkHeaders(item.Headers); err != nil {
@@ -206,4 +255,20 @@ func (q *Queue) prepare(item *Item, now time.Time) (lease.Item, error) {
 	}
 	out.Record = record
 	return out, nil
+}
+
+// checkDeadline refuses what could never run, and what is no deadline, or no way to treat a conflict.
+func (item *Item) checkDeadline() error {
+	var errs []error
+	if item.OnConflict < Reject || item.OnConflict > Replace {
+		errs = append(errs, fmt.Errorf("OnConflict is %d: want Reject, Keep or Replace", item.OnConflict))
+	}
+	switch at := item.NotAfter; {
+	case at.IsZero():
+	case at.UnixMilli() <= 0 || at.Year() > 9999:
+		errs = append(errs, fmt.Errorf("NotAfter is %v: want a time from 1970 to 9999", at))
+	case at.Before(item.At):
+		errs = append(errs, fmt.Errorf("NotAfter is %v, before At, %v: the job could never run", at, item.At))
+	}
+	return errors.Join(errs...)
 }

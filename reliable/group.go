@@ -42,9 +42,9 @@ func newGroup(store *lease.Store) *group {
 // A member is one caller's job in a group commit.
 type member struct {
 	item lease.Item
-	trip *trip // that it went out with; nil: it waits
-	left bool  // its caller left before it was sent: it never will be
-	err  error // valid once done is closed
+	trip *trip      // that it went out with; nil: it waits
+	left bool       // its caller left before it was sent: it never will be
+	made lease.Made // valid once done is closed
 	done chan struct{}
 }
 
@@ -57,16 +57,16 @@ type trip struct {
 }
 
 // enqueue makes one job, in company if there is any.
-func (g *group) enqueue(ctx context.Context, item *lease.Item) error {
+func (g *group) enqueue(ctx context.Context, item *lease.Item) lease.Made {
 	g.mu.Lock()
 	if g.closed {
 		g.mu.Unlock()
-		return lease.ErrClosed
+		return lease.Made{Err: lease.ErrClosed}
 	}
 	if g.flying == 0 && !g.crowded {
 		g.flying++
 		g.mu.Unlock()
-		results, err := g.store.Enqueue(ctx, []lease.Item{*item})
+		results, err := g.store.EnqueueEach(ctx, []lease.Item{*item})
 		g.landed()
 		return oneOf(results, 0, err)
 	}
@@ -77,7 +77,7 @@ func (g *group) enqueue(ctx context.Context, item *lease.Item) error {
 	g.mu.Unlock()
 	select {
 	case <-m.done:
-		return m.err
+		return m.made
 	case <-ctx.Done():
 		return g.leave(ctx, m)
 	}
@@ -91,7 +91,7 @@ func (g *group) close() {
 	g.end()
 	for _, m := range g.waiting {
 		if !m.left {
-			m.err = lease.ErrClosed
+			m.made.Err = lease.ErrClosed
 			close(m.done)
 		}
 	}
@@ -110,11 +110,11 @@ func (g *group) spawn(fn func()) bool {
 	return !g.closed
 }
 
-func oneOf(results []error, i int, err error) error {
+func oneOf(results []lease.Made, i int, err error) lease.Made {
 	if i < len(results) {
 		return results[i]
 	}
-	return err
+	return lease.Made{Err: err}
 }
 
 // landed is called when a call has been answered, or given up by its callers.
@@ -183,31 +183,31 @@ func (g *group) fly() {
 	for i, m := range t.members {
 		items[i] = m.item
 	}
-	results, err := g.store.Enqueue(t.ctx, items)
+	results, err := g.store.EnqueueEach(t.ctx, items)
 	g.landed() // before the callers come back: those who wait already go first
 	for i, m := range t.members {
-		m.err = oneOf(results, i, err)
+		m.made = oneOf(results, i, err)
 		close(m.done)
 	}
 }
 
 // leave is for a caller whose context ended. Its job stays in a call that was sent; one that was not never will be.
-func (g *group) leave(ctx context.Context, m *member) error {
+func (g *group) leave(ctx context.Context, m *member) lease.Made {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	select {
 	case <-m.done:
-		return m.err
+		return m.made
 	default:
 	}
 	if m.trip == nil {
 		m.left = true
-		return script.NewUnknownError("enqueue", ctx.Err(), func(context.Context) error { return ErrNeverRan })
+		return lease.Made{Err: script.NewUnknownError("enqueue", ctx.Err(), func(context.Context) error { return ErrNeverRan })}
 	}
 	if m.trip.present--; m.trip.present == 0 {
 		m.trip.cancel()
 	}
-	return script.NewUnknownError("enqueue", ctx.Err(), m.resolve)
+	return lease.Made{Err: script.NewUnknownError("enqueue", ctx.Err(), m.resolve)}
 }
 
 // resolve waits for what became of a job whose caller left.
@@ -218,8 +218,8 @@ func (m *member) resolve(ctx context.Context) error {
 		return ctx.Err()
 	}
 	var unknown *UnknownError
-	if errors.As(m.err, &unknown) {
+	if errors.As(m.made.Err, &unknown) {
 		return unknown.Resolve(ctx)
 	}
-	return m.err
+	return m.made.Err
 }

@@ -24,6 +24,7 @@ type Job struct {
 
 	EnqueuedAt time.Time // by the producer's clock, for people
 	DueAt      time.Time // when it was due, by Redis' clock
+	NotAfter   time.Time // not to be started after it, by Redis' clock; zero: no deadline
 
 	Attempt  int // the number of this start: failures + expiries + 1
 	Failures int // how often it was nacked or buried
@@ -48,14 +49,24 @@ type Job struct {
 // errNoRecord is the reason of a job whose record was lost, by somebody's hand: a redrive brings back a stand-in.
 var errNoRecord = errors.New("no record")
 
-// newJob decodes a lease's record. With an error, wire's or errNoRecord, the job must not be given to a handler.
+// A tooLateError is the reason of a job whose deadline had passed when it was claimed, both by Redis' clock.
+type tooLateError struct{ deadline, claimed time.Time }
+
+func (e *tooLateError) Error() string {
+	return fmt.Sprintf("too late: not to be started after %s, and claimed at %s", stamp(e.deadline), stamp(e.claimed))
+}
+
+func stamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
+
+// newJob decodes a lease's record. With an error, wire's, errNoRecord or a tooLateError, the job must not be given to a
+// handler.
 func newJob(l *lease.Lease, store *lease.Store, guard *idempotency.Guard, q *Queue) (*Job, error) {
 	job := new(Job)
 	return job, job.read(l, store, guard, q)
 }
 
 func (j *Job) read(l *lease.Lease, store *lease.Store, guard *idempotency.Guard, q *Queue) error {
-	j.ID, j.DueAt, j.Attempt = l.ID, l.Due, l.Attempt()
+	j.ID, j.DueAt, j.NotAfter, j.Attempt = l.ID, l.Due, l.NotAfter, l.Attempt()
 	j.Failures, j.Expiries, j.Redrives = l.Failures, l.Expiries, l.Redrives
 	j.lease, j.store, j.queue, j.guard = *l, store, q, guard
 	j.backoff, j.codec = q.retryBackoff(), q.opts.Codec
@@ -67,6 +78,9 @@ func (j *Job) read(l *lease.Lease, store *lease.Store, guard *idempotency.Guard,
 		return err
 	}
 	j.Kind, j.Payload, j.Headers, j.EnqueuedAt = envelope.Kind, envelope.Payload, envelope.Headers, envelope.EnqueuedAt
+	if l.TooLate() {
+		return &tooLateError{deadline: l.NotAfter, claimed: l.Due.Add(l.Late)}
+	}
 	return nil
 }
 

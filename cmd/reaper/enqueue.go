@@ -28,6 +28,7 @@ type enqueueCommand struct {
 	connection connectionFlags
 
 	kind, id, at          string
+	notAfter, conflict    string
 	delay                 time.Duration
 	headers               []string
 	maxRetries            optionalInt
@@ -77,6 +78,8 @@ func newEnqueueCommand(a *App) *cobra.Command {
 	flags.Int64Var(&c.from, "from-line", 1, "with --jsonl: the line to begin with; those before are skipped")
 	flags.StringVar(&c.series, "series", "", "with --jsonl: `text` that goes into the IDs made from lines")
 	flags.BoolVar(&c.dryRun, "dry-run", false, "check everything and send nothing")
+	flags.StringVar(&c.notAfter, "not-after", "", "`time` after which the job is too late to be started, as 2026-01-31T08:00:00Z (RFC 3339), by Redis' clock")
+	flags.StringVar(&c.conflict, "on-conflict", "reject", "`what` happens where a job has this ID: reject, keep (no failure), or replace one that is due, dead or done")
 	flags.BoolVar(&c.acceptDuplicate, "accept-duplicate", false, "a job with this ID that is there already is no failure")
 	flags.BoolVar(&c.json, "json", false, "print one JSON object on standard output")
 	flags.IntVar(&c.payloadLimit, "payload-limit", reliable.DefaultPayloadLimit, "`bytes` that a payload may have, at most 256 MiB; a smaller limit of the queue holds too")
@@ -129,8 +132,8 @@ func (c *enqueueCommand) checkSource() error {
 		return errors.New("want one of a payload, --file and --jsonl")
 	case sources == 0:
 		return errors.New("there is no payload: want one as an argument ('' is empty), --file FILE, - for standard input, or --jsonl FILE for many jobs")
-	case c.jsonl != "" && (c.id != "" || c.delay != 0 || c.at != "" || len(c.headers) > 0 || c.maxRetries.n != nil || c.maxExpiries.n != nil || c.acceptDuplicate):
-		return errors.New("--id, --delay, --at, --header, --max-retries, --max-expiries and --accept-duplicate are for one job: with --jsonl the lines say it")
+	case c.jsonl != "" && (c.id != "" || c.delay != 0 || c.at != "" || len(c.headers) > 0 || c.maxRetries.n != nil || c.maxExpiries.n != nil || c.notAfter != "" || c.conflict != "reject" || c.acceptDuplicate):
+		return errors.New("--id, --delay, --at, --not-after, --header, --max-retries, --max-expiries, --on-conflict and --accept-duplicate are for one job: with --jsonl the lines say it")
 	case c.jsonl == "" && (c.series != "" || c.from != 1):
 		return errors.New("--series and --from-line are for --jsonl")
 	case c.jsonl == "" && c.kind == "":
@@ -162,6 +165,22 @@ func (c *enqueueCommand) newItem() (reliable.Item, error) {
 			return item, fmt.Errorf("--at %q: want a time as 2026-01-31T08:00:00Z", c.at)
 		}
 		item.At = at
+	}
+	if c.notAfter != "" {
+		at, err := time.Parse(time.RFC3339, c.notAfter)
+		if err != nil {
+			return item, fmt.Errorf("--not-after %q: want a time as 2026-01-31T08:00:00Z", c.notAfter)
+		}
+		item.NotAfter = at
+	}
+	switch c.conflict {
+	case "reject":
+	case "keep": // the duplicate tells where the job is
+		c.acceptDuplicate = true
+	case "replace":
+		item.OnConflict = reliable.Replace
+	default:
+		return item, fmt.Errorf("--on-conflict %q: want reject, keep or replace", c.conflict)
 	}
 	for _, header := range c.headers {
 		name, value, ok := strings.Cut(header, "=")

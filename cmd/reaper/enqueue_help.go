@@ -4,8 +4,9 @@ const enqueueHelp = `Enqueues one job and prints its ID, or with --jsonl one job
 
 One job: the payload is the second argument, the bytes of --file, or with - the bytes of standard input; nothing is
 added to it or taken from it. A payload that begins with a dash stands behind --. Where a job with the --id exists
-already, nothing is done, the place where it is is told, and the exit code is 1; with --accept-duplicate it is 0. An
-answer that is lost is asked for again without making a second job.
+already, nothing is done, the place where it is is told, and the exit code is 1; with --accept-duplicate, or --on-conflict keep,
+it is 0. --on-conflict replace puts the job in the place of one that is due, dead or done. An answer that is lost is asked for
+again without making a second job.
 
 Many jobs: with --jsonl each line that is not blank is one JSON object:
 

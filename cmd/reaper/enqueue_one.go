@@ -15,6 +15,8 @@ type enqueuedJSON struct {
 	ID      string         `json:"id"`
 	Created bool           `json:"created"`
 	Place   reliable.Place `json:"place,omitempty"` // of the job that was there already
+
+	Replaced bool `json:"replaced,omitempty"` // created in the place of another one
 }
 
 // runOne enqueues the job of the flags.
@@ -46,7 +48,7 @@ func (c *enqueueCommand) runOne(ctx context.Context) error {
 	}
 	switch {
 	case c.json:
-		out := enqueuedJSON{Queue: c.queue, ID: made.ID, Created: duplicate == nil}
+		out := enqueuedJSON{Queue: c.queue, ID: made.ID, Created: duplicate == nil, Replaced: made.Replaced}
 		if duplicate != nil {
 			out.Place = duplicate.Place
 		}

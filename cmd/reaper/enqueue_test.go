@@ -315,3 +315,45 @@ func TestAnInterruptEndsTheWaitForAPayload(t *testing.T) {
 		require.NoError(t, feeder.Close()) // ends the goroutine that reads
 	}
 }
+
+func TestAConflictIsTreatedAsTheFlagSays(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	run := func(payload string, more ...string) (int, enqueuedJSON, string) {
+		args := append([]string{"enqueue", s.queue, payload, "--kind", "k", "--id", "x", "--json"}, more...)
+		code, out, errOut := invoke(t, nil, s.args(serverURL(t), args...)...)
+		var got enqueuedJSON
+		if out != "" {
+			require.NoError(t, json.Unmarshal([]byte(out), &got))
+		}
+		return code, got, errOut
+	}
+	payload := func() string {
+		info, err := s.q.Get(t.Context(), "x")
+		require.NoError(t, err)
+		return string(info.Payload)
+	}
+	code, got, errOut := run("one", "--on-conflict", "replace", "--not-after", "2099-01-31T08:00:00Z")
+	require.Zero(t, code, errOut)
+	assert.Equal(t, enqueuedJSON{Queue: s.queue, ID: "x", Created: true}, got)
+	info, err := s.q.Get(t.Context(), "x")
+	require.NoError(t, err)
+	assert.Equal(t, time.Date(2099, 1, 31, 8, 0, 0, 0, time.UTC), info.NotAfter.UTC())
+	code, _, errOut = run("two")
+	assert.Equal(t, exitFailure, code)
+	assert.Contains(t, errOut, "exists already, in due")
+	code, got, _ = run("three", "--on-conflict", "keep")
+	assert.Zero(t, code)
+	assert.Equal(t, enqueuedJSON{Queue: s.queue, ID: "x", Place: reliable.Due}, got)
+	assert.Equal(t, "one", payload())
+	code, got, _ = run("four", "--on-conflict", "replace")
+	assert.Zero(t, code)
+	assert.Equal(t, enqueuedJSON{Queue: s.queue, ID: "x", Created: true, Replaced: true}, got)
+	assert.Equal(t, "four", payload())
+	for _, bad := range [][]string{{"--on-conflict", "ignore"}, {"--not-after", "tomorrow"}} {
+		code, _, errOut := run("five", bad...)
+		assert.Equal(t, exitUsage, code)
+		assert.Contains(t, errOut, bad[0])
+		assert.Contains(t, errOut, "want ")
+	}
+}

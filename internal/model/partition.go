@@ -29,7 +29,8 @@ type Job struct {
 	Score                        Time
 	Record                       string // "": somebody deleted it
 	Failures, Expiries, Redrives int
-	MaxRetries, MaxExpiries      *int // its own
+	MaxRetries, MaxExpiries      *int  // its own
+	NotAfter                     int64 // ms; 0: none
 	Token                        string
 	Cancelled                    bool
 	Errors                       []string // lines of `when attempt holder reason`
@@ -232,10 +233,14 @@ func (j *Job) errors() string {
 
 // counts is the text form of a job's counters, "" where all is as at first.
 func (j *Job) counts() string {
-	if j.Failures+j.Expiries+j.Redrives == 0 && j.MaxRetries == nil && j.MaxExpiries == nil {
+	if j.Failures+j.Expiries+j.Redrives == 0 && j.MaxRetries == nil && j.MaxExpiries == nil && j.NotAfter == 0 {
 		return ""
 	}
-	return fmt.Sprintf("%d %d %d %s %s -", j.Failures, j.Expiries, j.Redrives, own(j.MaxRetries), own(j.MaxExpiries))
+	notAfter := "-"
+	if j.NotAfter != 0 {
+		notAfter = strconv.FormatInt(j.NotAfter, 10)
+	}
+	return fmt.Sprintf("%d %d %d %s %s %s", j.Failures, j.Expiries, j.Redrives, own(j.MaxRetries), own(j.MaxExpiries), notAfter)
 }
 
 func own(limit *int) string {

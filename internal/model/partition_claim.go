@@ -11,20 +11,26 @@ type Item struct {
 	Size, Headers           int
 	Delay                   int64
 	MaxRetries, MaxExpiries *int
+	NotAfter                int64 // ms; 0: none
+	Replace                 bool
 }
 
 // Enqueue makes the jobs whose IDs are in no place, and that no limit refuses.
 func (p *Partition) Enqueue(now int64, items []Item) string {
 	var out strings.Builder
-	added := p.putBack()
+	added, made := p.putBack(), map[string]bool{}
 	for _, item := range items {
 		code := p.admit(&item)
 		out.WriteByte(code)
-		if code == 'c' {
-			p.Jobs[item.ID] = &Job{Record: item.Record, MaxRetries: item.MaxRetries, MaxExpiries: item.MaxExpiries}
-			added.put(item.ID, after(now, item.Delay))
-			p.count("enqueued", 1)
+		if code == 'c' || code == 'p' {
+			p.Jobs[item.ID] = &Job{Record: item.Record, MaxRetries: item.MaxRetries, MaxExpiries: item.MaxExpiries, NotAfter: item.NotAfter}
+			p.move(item.ID, Due, after(now, item.Delay))
+			made[item.ID] = true
+			p.count(map[byte]string{'c': "enqueued", 'p': "replaced"}[code], 1)
 		}
+	}
+	for id := range made { // of one that was replaced in this call the last time counts
+		added.put(id, p.Jobs[id].Score)
 	}
 	if added.any && (!added.had || added.earliest < added.head) {
 		p.Wake = true
@@ -34,7 +40,9 @@ func (p *Partition) Enqueue(now int64, items []Item) string {
 
 // admit is the code that an item gets.
 func (p *Partition) admit(item *Item) byte {
-	if place := p.Where(item.ID); place != '0' {
+	place := p.Where(item.ID)
+	replaces := item.Replace && (place == '1' || place == '3' || place == '4')
+	if place != '0' && !replaces {
 		return place
 	}
 	if code := p.Policy.refuses(item.Size, item.Headers); code != 0 {
@@ -43,6 +51,8 @@ func (p *Partition) admit(item *Item) byte {
 	switch most := p.Policy.MaxLength; {
 	case item.Delay > p.Policy.MaxDelay:
 		return 'l'
+	case replaces:
+		return 'p'
 	case most != nil && len(p.In(Due))+len(p.In(Processing)) >= *most:
 		return 'f'
 	}
