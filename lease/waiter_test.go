@@ -152,11 +152,12 @@ func TestCloseEndsTheBlockingConnectionAndPassesOnWhatWasTaken(t *testing.T) {
 	w.Close()
 
 	w = waits(t, b.Store, time.Minute) // takes it, and nobody receives it: a listener that is busy
-	answered := make(answers, 1)
+	answered := make(answers, 10)
 	w.client.AddHook(answered)
 	defer w.Listen()()
 	w.Arm()
-	<-answered // that the list is empty does not say that the answer has come
+	for <-answered != "blpop" { // that the list is empty does not say that the answer has come
+	}
 	w.Close()
 	assert.EqualValues(t, 1, b.listLen(t))
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -50,9 +51,9 @@ var errLine = errors.New("line")
 func TestEachJobOfABatchGetsItsOwnError(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		calls := 0
+		var calls atomic.Int64 // batches run side by side
 		mux := batchMux(t, 10, func(_ context.Context, jobs []*Job, payloads []line) []error {
-			calls++
+			calls.Add(1)
 			errs := make([]error, len(jobs))
 			for i, p := range payloads {
 				assert.Equal(t, fmt.Sprint(p.N), jobs[i].ID)
@@ -70,10 +71,10 @@ func TestEachJobOfABatchGetsItsOwnError(t *testing.T) {
 				assert.NoError(t, err)
 			}
 		}
-		assert.Equal(t, 1, calls)
+		assert.EqualValues(t, 1, calls.Load())
 		assert.Zero(t, time.Since(began), "a full batch does not wait")
 		assert.Len(t, handleAll(t.Context(), mux, 25), 25)
-		assert.Equal(t, 4, calls, "two full ones, and what is left")
+		assert.EqualValues(t, 4, calls.Load(), "two full ones, and what is left")
 		assert.Equal(t, DefaultBatchWait, time.Since(began))
 	})
 }
@@ -106,7 +107,7 @@ func TestWhatGoesWrongWithABatchFailsAllOfIt(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			for _, err := range handleAll(t.Context(), batchMux(t, 3, test.fn, nil), 3) {
+			for _, err := range handleAll(t.Context(), batchMux(t, 3, test.fn, &BatchOptions{Wait: time.Minute}), 3) {
 				require.ErrorContains(t, err, test.want)
 			}
 		})

@@ -86,9 +86,14 @@ func (q *Queue) followByHand(ctx context.Context) {
 		q.following.at = time.Now() // others need not
 	}
 	q.following.mu.Unlock()
-	if due {
-		_ = q.follow(ctx, q.store, q.opts.Logger)
+	if !due || !q.hand.enter() {
+		return
 	}
+	defer q.hand.waiting.Done()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(q.group.closing, cancel)() // Close does not wait for it
+	_ = q.follow(ctx, q.store, q.opts.Logger)
 }
 
 // follow has a running consumer follow the policy until ctx ends. It was read once before the first claim.

@@ -3,6 +3,7 @@ package reliable_test
 import (
 	"context"
 	"net"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -67,8 +68,10 @@ func TestNothingIsWrittenAfterCloseAlsoWhereAClaimHadWaited(t *testing.T) {
 	name := redistest.Queue(t)
 	rdb, p := behindProxy(t, 3*time.Second)
 	var sent atomic.Int64
+	var last atomic.Value // the name of the last command
 	p.Decide(func(cmd []string) netfault.Action {
 		if cmd[0] != "hello" && cmd[0] != "client" { // of a connection that go-redis was still dialling, and closes
+			last.Store(strings.Join(cmd[:min(len(cmd), 2)], " "))
 			sent.Add(1)
 		}
 		return netfault.Pass
@@ -87,6 +90,6 @@ func TestNothingIsWrittenAfterCloseAlsoWhereAClaimHadWaited(t *testing.T) {
 		require.NoError(t, q.Close(t.Context()))
 		after := sent.Load()
 		<-ended
-		require.Never(t, func() bool { return sent.Load() != after }, 50*time.Millisecond, 10*time.Millisecond)
+		require.Never(t, func() bool { return sent.Load() != after }, 50*time.Millisecond, 10*time.Millisecond, "the last: %v", &last)
 	}
 }

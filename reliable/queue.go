@@ -223,6 +223,16 @@ func (h *handClaims) close() {
 	h.waiting.Wait()
 }
 
+// enter counts something that close waits for, and which says with waiting.Done that it is over; false: it is too late.
+func (h *handClaims) enter() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if !h.closed {
+		h.waiting.Add(1)
+	}
+	return !h.closed
+}
+
 // keeperFor starts the Keeper at the first claim.
 func (h *handClaims) keeperFor(q *Queue) (*lease.Keeper, error) {
 	h.mu.Lock()
