@@ -186,8 +186,9 @@ func publishAndLook(s *operatorSite) error {
 	if err := s.enqueue(s.store, "looked-at", time.Hour); err != nil {
 		return err
 	}
-	for n := 0; n < 2 || !s.net.enough("policy", "wake", "trim", "stats", "inspect"); n++ {
+	for n := 0; n < 2 || !s.net.enough("policy", "limits", "wake", "trim", "stats", "inspect"); n++ {
 		_, err := s.store.Publish(background(), &lease.Policy{PayloadLimit: 1000 + n})
+		err = errors.Join(err, pinAndUnpin(s.store, 1000+n))
 		limit := s.sure.HGet(background(), s.key("policy"), "payload_limit").Val()
 		err = errors.Join(err, want("payload limit", fmt.Sprint(1000+n), limit), s.store.Wake(background()))
 		wakes := s.sure.LLen(background(), s.key("wake")).Val()
@@ -204,6 +205,16 @@ func publishAndLook(s *operatorSite) error {
 		}
 	}
 	return nil
+}
+
+// pinAndUnpin takes a limit away from deployments, and gives it back.
+func pinAndUnpin(store *lease.Store, published int) error {
+	_, err := store.Pin(background(), &lease.Policy{PayloadLimit: 7})
+	pinned, readErr := store.PolicyState(background())
+	err = errors.Join(err, readErr, want("pinned limit", 7, pinned.PayloadLimit))
+	_, unpinErr := store.Unpin(background())
+	left, readErr := store.PolicyState(background())
+	return errors.Join(err, unpinErr, readErr, want("limit after the pin", published, left.PayloadLimit))
 }
 
 // Enqueues whose callers leave are told by their IDs: of these every reply is dropped, or every request.
