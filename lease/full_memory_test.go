@@ -50,6 +50,8 @@ func TestEveryCallButEnqueueRunsToItsEndWhenMemoryIsFull(t *testing.T) {
 	assert.Equal(t, Nowhere, b.look(t, "new").Place)
 	assert.False(t, b.rdb.HExists(ctx, b.key("jobs"), "new").Val(), "nothing is left behind")
 
+	b.replacesNothing(t, "dead0001")
+
 	l := b.take(t, 8)
 	assert.Equal(t, []Settled{{}, {Place: Due}, {Place: Due}, {Place: Dead}}, b.settle(t,
 		verdict(Ack, l[0]), Verdict{Op: Nack, ID: l[1].ID, Token: l[1].Token, Reason: strings.Repeat("r", 500)},
@@ -102,11 +104,25 @@ func TestEveryCallButEnqueueRunsToItsEndWhenMemoryIsFull(t *testing.T) {
 	assert.Equal(t, Due, b.look(t, "new").Place)
 }
 
+// replacesNothing enqueues in the place of a job, which must be there, whole, when that is refused.
+func (b *bench) replacesNothing(t *testing.T, id string) {
+	t.Helper()
+	before := b.look(t, id)
+	results, err := b.Enqueue(t.Context(), []Item{{ID: id, Record: []byte("new"), Replace: true}})
+	require.ErrorIs(t, err, ErrOutOfMemory)
+	assert.Empty(t, results)
+	after := b.look(t, id)
+	before.In, after.In = 0, 0
+	assert.Equal(t, before, after, "what was to be replaced is there, whole")
+}
+
 // managesDueAndDead does on a full server what changes jobs by ID; only what makes jobs is refused.
 func (b *bench) managesDueAndDead(t *testing.T) {
 	t.Helper()
 	ctx := t.Context()
 	due, dead := "j0020", "dead0003"
+	assert.True(t, b.pin(t, Policy{MaxLength: ptr(0)}))
+	assert.True(t, b.unpin(t))
 	for name, call := range map[string]func() ([]error, error){
 		"reschedule": func() ([]error, error) { return b.Reschedule(ctx, time.Hour, []string{due}) },
 		"promote":    func() ([]error, error) { return b.Promote(ctx, []string{due}) },

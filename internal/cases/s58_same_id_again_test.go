@@ -141,6 +141,40 @@ func TestS58_TheSameIDAgainIsCreatedOrRefusedByWhereTheOldOneIs(t *testing.T) {
 	}
 }
 
+// Who asks for it is content with the job that is there, or takes its place: no state locks X out, but for as long as
+// somebody works on it.
+func TestS58_KeepAndReplaceWhereverTheOldOneIs(t *testing.T) {
+	t.Parallel()
+	for _, one := range sameID {
+		t.Run(one.state, func(t *testing.T) {
+			t.Parallel()
+			l := newLane(t, &reliable.QueueOptions{MaxRetries: limitOf(5)})
+			l.enqueue(reliable.Item{Kind: "old", ID: "X", Payload: []byte("old"), Headers: map[string]string{"v": "old"}})
+			one.reach(l)
+			item := reliable.Item{
+				Kind: "new", ID: "X", Payload: []byte("new"), Headers: map[string]string{"v": "new"}, Delay: 30 * time.Minute, OnConflict: reliable.Keep,
+			}
+			if one.duplicate != reliable.Nowhere {
+				before := redistest.Dump(t, l.rdb, "", l.name, "sessions")
+				got, err := l.queue.Enqueue(t.Context(), item)
+				require.NoError(t, err)
+				require.Equal(t, reliable.Enqueued{ID: "X", Found: one.duplicate}, got)
+				require.Equal(t, before, redistest.Dump(t, l.rdb, "", l.name, "sessions"), "a keep has changed something")
+			}
+			item.OnConflict = reliable.Replace
+			got, err := l.queue.Enqueue(t.Context(), item)
+			if one.duplicate == reliable.Processing {
+				require.Equal(t, &reliable.DuplicateError{ID: "X", Place: reliable.Processing}, err)
+				require.Equal(t, "old", string(l.inspect("X").Payload))
+				return
+			}
+			require.NoError(t, err)
+			require.Equal(t, reliable.Enqueued{ID: "X", Replaced: one.duplicate != reliable.Nowhere}, got)
+			l.xIsNew()
+		})
+	}
+}
+
 // xIsNew asserts that X is a new job, with nothing left of the old one.
 func (l *lane) xIsNew() {
 	l.t.Helper()
