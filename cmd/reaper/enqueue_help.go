@@ -16,6 +16,8 @@ Many jobs: with --jsonl each line that is not blank is one JSON object:
   id               default: made from the line, see below
   delay            as "30m", from when the line is sent; or
   at               as "2026-01-31T08:00:00Z" (RFC 3339), by Redis' clock
+  not_after        a time as of at, after which the job is too late to be started
+  on_conflict      reject, keep (the same: a line whose job is there is no failure), or replace
   headers          an object of texts
   max_retries, max_expiries
 

@@ -55,6 +55,10 @@ func parseLine(text []byte, kind string) (reliable.Item, error) {
 			item.Delay, err = jsonDelay(value)
 		case "at":
 			item.At, err = jsonTime(value)
+		case "not_after":
+			item.NotAfter, err = jsonTime(value)
+		case "on_conflict":
+			item.OnConflict, err = jsonConflict(value)
 		case "headers":
 			item.Headers, err = jsonHeaders(value)
 		case "max_retries":
@@ -194,6 +198,25 @@ func jsonTime(value json.RawMessage) (time.Time, error) {
 		return time.Time{}, fmt.Errorf("is %.64q: want a time as 2026-01-31T08:00:00Z", text)
 	}
 	return at, nil
+}
+
+// conflicts are what may happen where a job has the ID already.
+var conflicts = map[string]reliable.Conflict{"reject": reliable.Reject, "keep": reliable.Keep, "replace": reliable.Replace}
+
+// jsonConflict reads one of them. Of a line, keep is as reject: what is there already is counted, by place, and is no failure.
+func jsonConflict(value json.RawMessage) (reliable.Conflict, error) {
+	text, err := jsonText(value)
+	if err != nil {
+		return reliable.Reject, err
+	}
+	mode, ok := conflicts[text]
+	if !ok {
+		return reliable.Reject, fmt.Errorf("is %.64q: want reject, keep or replace", text)
+	}
+	if mode == reliable.Keep {
+		mode = reliable.Reject
+	}
+	return mode, nil
 }
 
 func jsonHeaders(value json.RawMessage) (map[string]string, error) {

@@ -34,6 +34,9 @@ func TestALineSaysAJob(t *testing.T) {
 			Kind: "default", ID: "close:1", Delay: 90 * time.Minute, Headers: map[string]string{"a": "b", "c": ""}, MaxRetries: new(0), MaxExpiries: new(7),
 		},
 		`{"at":"2026-01-31T09:00:00.5+01:00"}`: {Kind: "default", At: at},
+		`{"not_after":"2026-01-31T08:00:00Z"}`: {Kind: "default", NotAfter: at.Truncate(time.Second)},
+		`{"on_conflict":"replace"}`:            {Kind: "default", OnConflict: reliable.Replace},
+		`{"on_conflict":"keep"}`:               {Kind: "default"},
 	} {
 		got, err := parseLine([]byte(text), "default")
 		require.NoError(t, err, text)
@@ -53,6 +56,9 @@ func TestAWrongLineSaysWhatIsWrong(t *testing.T) {
 		`{"kind":"k"} {}`:                  "not JSON",
 		`{"kind":"k",}`:                    "not JSON",
 		`[]`:                               "want a JSON object",
+		`{"kind":"k","on_conflict":"go"}`:  "want reject, keep or replace",
+		`{"kind":"k","on_conflict":1}`:     "is no text",
+		`{"kind":"k","not_after":"soon"}`:  "want a time as",
 		`"text"`:                           "want a JSON object",
 		`null`:                             "want a JSON object",
 		`{}`:                               "kind is missing",
