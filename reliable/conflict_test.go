@@ -214,3 +214,26 @@ func TestAKeepOfUnknownOutcomeResolvesToNoError(t *testing.T) {
 	}
 	assert.Equal(t, "old", string(infoOf(t, direct).Payload))
 }
+
+// What the job before had done once is done anew: it is another job under the same ID.
+func TestAReplacedJobsEffectsAreNotTheNewOnes(t *testing.T) {
+	t.Parallel()
+	q := newQueue(t, nil)
+	mails := 0
+	run := func(payload string) {
+		batch, err := q.Claim(t.Context(), 1, nil)
+		require.NoError(t, err)
+		require.Len(t, batch.Jobs, 1)
+		require.Equal(t, payload, string(batch.Jobs[0].Payload))
+		require.NoError(t, batch.Jobs[0].Once(t.Context(), "mail", func(context.Context) error { mails++; return nil }))
+		require.NoError(t, batch.Jobs[0].Nack(t.Context(), reliable.RetryAfter(0, errors.New("after the mail"))))
+	}
+	putOld(t, q)
+	run("old")
+	run("old")
+	require.Equal(t, 1, mails)
+	require.True(t, enqueueX(t, q, reliable.Item{Kind: "k", ID: "x", Payload: []byte("new"), OnConflict: reliable.Replace}, false).Replaced)
+	run("new")
+	run("new")
+	require.Equal(t, 2, mails)
+}
