@@ -37,6 +37,9 @@ var Scripts = []Mutant{
 	{"a claim passes the wake-up on", drop(claim, "if next_due == 0 and take + #released > 0 then\n  wake_up(wake)\nend\n"), Calls},
 	{"what goes back to due wakes somebody up", drop(settle, "    wake_up(wake)\n"), Calls},
 	{"the mark of a cancelled job", drop("lease/lua/cancel.lua", "      call('HSET', leases, id, '!' .. tokens[i])\n      tokens[i] = '!' .. tokens[i]\n"), Calls},
-	{"enqueue looks whether the job is being worked on", swap(enqueue, "  elseif in_processing[n] then\n    codes[n] = '2'\n", ""), Calls},
+	{"enqueue looks whether the job is being worked on", drop(enqueue, "or in_processing[n] and '2' "), Calls},
+	{"a job that is being worked on is never replaced", swap(enqueue, "old and old ~= '2' and string.sub", "old and string.sub"), Calls},
+	{"a full queue takes no job", swap(enqueue, "elseif room < 1 and not replaces then", "elseif false then"), Calls},
+	{"what is pinned holds against deployments", swap("lease/lua/policy.lua", "put(pinned[field] and beneath or field, value)", "put(field, value)"), Named("lease", "TestWhatIsPinnedHoldsAgainstDeploymentsUntilItIsUnpinned")},
 	{"retries end in dead", swap(settle, "local dies = bury or f + 1 > (own_limits(own) or max_retries)", "local dies = bury"), Calls},
 }
