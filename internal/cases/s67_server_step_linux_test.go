@@ -48,7 +48,7 @@ func newClockedSite(t *testing.T, length time.Duration, held int, heldFor time.D
 func TestS67_AServerClockThatStepsBackDelaysAndLosesNothing(t *testing.T) {
 	t.Parallel()
 	length, back, later := shape(1500*time.Millisecond, 2*time.Second), shape(2*time.Second, 30*time.Second), 2*time.Second
-	s, clock, held := newClockedSite(t, length, 1, 3*length)
+	s, clock, held := newClockedSite(t, length, 1, 3*length+shape(5*time.Second, 0)) // a busy machine takes its time until the step
 	for i := range 4 {
 		s.enqueue(deployJob{Work: back + 2*length}.item(fmt.Sprintf("running-%d", i)))
 	}
@@ -61,6 +61,7 @@ func TestS67_AServerClockThatStepsBackDelaysAndLosesNothing(t *testing.T) {
 		due[item.ID] = s.dueOf(t, item.ID)
 	}
 	expiry := time.UnixMilli(s.expiry(t, held[0].ID))
+	left := time.Until(expiry) // the step is still to come: both clocks are one
 	require.Zero(t, s.count(t, "acked"), "the case was not met: the step comes too late")
 
 	stepped := time.Now()
@@ -88,7 +89,7 @@ func TestS67_AServerClockThatStepsBackDelaysAndLosesNothing(t *testing.T) {
 	assert.Greater(t, again[0].Fence, held[0].Fence(), "fences grow over the step")
 	assert.False(t, time.UnixMicro(again[0].Clock).Before(expiry), "a lease was ended before its stored expiry")
 	// What was left of the lease, the step, and a grace with its quarter if the sweeps had a gap as well.
-	assert.Less(t, took, 3*length+back+length+length/4+shape(10*time.Second, time.Second), "until all is done")
+	assert.Less(t, took, left+back+length+length/4+shape(10*time.Second, time.Second), "until all is done")
 	assert.EqualValues(t, 1, s.count(t, "expired"))
 	for _, counter := range []string{"nacked", "died", "released", "refused"} {
 		assert.Zero(t, s.count(t, counter), counter)

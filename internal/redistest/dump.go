@@ -29,6 +29,11 @@ func Dump(t testing.TB, rdb redis.UniversalClient, prefix, queue string, except 
 	return dump
 }
 
+// TryDump is Dump for a server that may refuse a read.
+func TryDump(ctx context.Context, rdb redis.UniversalClient, prefix, queue string) (map[string]string, error) {
+	return dumpAll(ctx, rdb, prefix, queue, nil)
+}
+
 func dumpAll(ctx context.Context, rdb redis.UniversalClient, prefix, queue string, except []string) (map[string]string, error) {
 	all, err := find(ctx, rdb, prefix, queue)
 	if err != nil {
