@@ -238,6 +238,13 @@ func plainAnswers() []question {
 	}
 }
 
+func retainAnswer() question {
+	return question{retainScript, []any{"OK", int64(256), int64(1)}, func(ctx context.Context, s *Store) error {
+		_, _, err := s.Retain(ctx, 256)
+		return err
+	}, func(r []any) bool { return len(r) == 3 && r[0] == "OK" && isInts(r[1:]) && r[1].(int64) >= 0 }}
+}
+
 // claimAnswer is that of a claim, whose jobs must come out as they were told.
 func claimAnswer(t testing.TB, hostile *answering) question {
 	return question{claimScript, []any{
@@ -351,7 +358,7 @@ func (d *drawn) value(depth int) any {
 // FuzzAnswers: whatever a script's answer is, it is taken for what it says, or the call has an error. None makes a call
 // panic, hang, or make something up.
 func FuzzAnswers(f *testing.F) {
-	const kinds = 21
+	const kinds = 22
 	for kind := range uint8(kinds) {
 		f.Add(kind, []byte{})
 		f.Add(kind, []byte{0, 0})
@@ -361,7 +368,7 @@ func FuzzAnswers(f *testing.F) {
 		hostile := &answering{t: t, usual: map[string][]any{
 			ownScript("seal").SHA(): {"OK", "n"}, ownScript("close").SHA(): {"OK", int64(1)},
 		}}
-		all := slices.Concat(numberedAnswers(), byIDAnswers(), plainAnswers(), []question{claimAnswer(t, hostile), limitsAnswer()})
+		all := slices.Concat(numberedAnswers(), byIDAnswers(), plainAnswers(), []question{claimAnswer(t, hostile), limitsAnswer(), retainAnswer()})
 		require.Len(t, all, kinds)
 		for _, one := range all {
 			hostile.usual[one.script.SHA()] = one.usual

@@ -93,6 +93,8 @@ func TestEveryCallButEnqueueRunsToItsEndWhenMemoryIsFull(t *testing.T) {
 	require.NoError(t, b.Wake(ctx))
 	_, _, err = b.TrimSessions(ctx, "0")
 	require.NoError(t, err)
+	_, _, err = b.Retain(ctx, 1)
+	require.NoError(t, err)
 	_, err = b.Stats(ctx)
 	require.NoError(t, err)
 	other := b.another(t, nil) // a process that starts now opens its sessions too

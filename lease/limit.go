@@ -49,6 +49,8 @@ var limits = []limit{
 	number("header_limit", inBytes, 0, 4<<10, true, "4096", func(p *Policy) **int { return &p.HeaderLimit }),
 	number("max_length", inNumber, 0, 1_000_000_000, true, "none", func(p *Policy) **int { return &p.MaxLength }),
 	maxDelay(),
+	number("dead_keep", inNumber, 0, 1_000_000_000, true, "all", func(p *Policy) **int { return &p.DeadKeep }),
+	duration("dead_age", "dead_age_ms", 1000, 100*yearInDays*dayInMillis, true, "none", func(p *Policy) *time.Duration { return &p.DeadAge }),
 }
 
 // LimitNames lists the limits of a policy by the names that people write.

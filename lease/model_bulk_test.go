@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
@@ -43,6 +44,13 @@ func (w *world) publish() {
 	if draws("delays") {
 		same.MaxDelay = draw(w, rapid.SampledFrom([]int64{0, hour - 1, hour, 168 * hour}), "longest")
 		p.MaxDelay = ptr(millis(same.MaxDelay))
+	}
+	if draws("dead") {
+		same.DeadKeep = draw(w, anyLimit, "dead that are kept")
+		p.DeadKeep, p.DeadAge, same.DeadAge = orTakenAway(same.DeadKeep), NoLimit, 0
+		if draws("for some time") {
+			p.DeadAge, same.DeadAge = time.Hour, hour
+		}
 	}
 	_, err := w.stores[0].Publish(w.ctx, p)
 	require.NoError(w.t, err)
@@ -143,6 +151,22 @@ func (w *world) byID(a answered, what string, ids []string, got []error) {
 // redriveNext begins to redrive all, or goes on where it was left.
 func (w *world) redriveNext() {
 	w.next("redrive", model.Dead, w.RedriveNext, w.stores[0].RedriveNext)
+}
+
+// retain forgets dead jobs, some of which died long ago.
+func (w *world) retain() {
+	for _, id := range w.In(model.Dead) {
+		if draw(w, rapid.IntRange(0, 3), "is old") == 0 {
+			at := int64(draw(w, aFew, "died"))
+			w.Jobs[id].Score = model.Exactly(at)
+			require.NoError(w.t, w.b.rdb.ZAdd(w.ctx, w.b.key("dead"), redis.Z{Score: float64(at), Member: id}).Err())
+		}
+	}
+	n := draw(w, aFew, "n")
+	want, wantMore := w.Retain(time.Now().UnixMilli(), n)
+	got, more, err := w.stores[0].Retain(w.ctx, n)
+	require.NoError(w.t, err)
+	require.Equal(w.t, []any{want, wantMore}, []any{got, more})
 }
 
 // purgeNext is the same for a purge.

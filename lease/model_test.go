@@ -55,7 +55,7 @@ func TestAnyOrderOfCallsLeavesWhatTheModelSays(t *testing.T) {
 			rt.Repeat(map[string]func(*rapid.T){
 				"enqueue": w.step(w.enqueue), "claim": w.step(w.claim), "settle": w.step(w.settle), "extend": w.step(w.extend),
 				"exchange": w.step(w.exchange), "expire": w.step(w.expire), "cancel": w.step(w.cancel),
-				"redrive": w.step(w.redrive), "redrive on": w.step(w.redriveNext), "purge": w.step(w.purge), "purge on": w.step(w.purgeNext),
+				"redrive": w.step(w.redrive), "redrive on": w.step(w.redriveNext), "purge": w.step(w.purge), "purge on": w.step(w.purgeNext), "retain": w.step(w.retain),
 				"reschedule": w.step(w.reschedule), "bury by ID": w.step(w.buryByID), "edit": w.step(w.edit), "import": w.step(w.imports),
 				"publish": w.step(w.publish), "drain wake": w.step(w.drainWake), "pass on": w.step(w.passOn),
 				"lose a record": w.step(w.loseRecord), "forget sessions": w.step(w.forgetSessions),

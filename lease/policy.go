@@ -27,6 +27,8 @@ type Policy struct {
 	HeaderLimit   *int           // bytes of names and values together; default 4 KiB, which is the most
 	MaxLength     *int           // jobs in due and processing, above which an enqueue is refused; default: none
 	MaxDelay      *time.Duration // how far ahead a due time may be asked for; default 7 days
+	DeadKeep      *int           // dead jobs that sweepers keep, the newest; default: all
+	DeadAge       time.Duration  // how long they keep a dead job; default: for ever
 }
 
 // NoLimit in a field of a Policy takes the limit away that was published before: then the built-in default holds. No other

@@ -43,6 +43,7 @@ var (
 	editScript       = load("edit")
 	importScript     = load("import")
 	listScript       = load("list")
+	retainScript     = load("retain")
 
 	exchangeScript = script.Join(settleScript, claimScript)
 )
@@ -52,6 +53,6 @@ func Scripts() []*script.Script {
 	return []*script.Script{
 		enqueueScript, claimScript, settleScript, extendScript, expireScript, cancelScript,
 		redriveScript, purgeScript, policyScript, limitsScript, wakeScript, statsScript, inspectScript, deleteScript, eraseScript,
-		rescheduleScript, buryScript, editScript, importScript, listScript, exchangeScript,
+		rescheduleScript, buryScript, editScript, importScript, listScript, retainScript, exchangeScript,
 	}
 }

@@ -26,6 +26,7 @@ type Sweeper struct {
 	store     *Store
 	opts      SweeperOptions
 	trimEvery time.Duration
+	keepEvery time.Duration
 	pulse     pulse.Pulse
 	quiet     pulse.Quiet
 }
@@ -40,7 +41,7 @@ const silentAfter = 3 * time.Second
 
 // NewSweeper checks its options and starts nothing: Run does.
 func NewSweeper(store *Store, o *SweeperOptions) (*Sweeper, error) {
-	w := &Sweeper{store: store, trimEvery: trimEvery}
+	w := &Sweeper{store: store, trimEvery: trimEvery, keepEvery: keepEvery}
 	w.pulse.Begin()
 	if o != nil {
 		w.opts = *o
@@ -57,17 +58,19 @@ func NewSweeper(store *Store, o *SweeperOptions) (*Sweeper, error) {
 
 // Run sweeps until ctx ends, and returns nil when no call of its own is under way any more. It sleeps until the next
 // lease runs out or the outage grace ends, at most a quarter of a lease and a second, drains full batches without a
-// pause, and goes on after any error. A call that waits for its answer for a quarter of a lease, at most a second, gets
+// pause, and goes on after any error. Every five seconds it forgets dead jobs that the policy does not keep (see Retain). A call that waits for its answer for a quarter of a lease, at most a second, gets
 // company on a connection of the Store's own: it may have gone into a dead one, and expire is safe to run twice.
 func (w *Sweeper) Run(ctx context.Context) error {
 	var calls sync.WaitGroup
 	defer calls.Wait()
 	answers, outstanding := make(chan sweepAnswer, maxOutstanding), 0
 	pages, cursor := make(chan trimAnswer, 1), "0"
+	kept := make(chan keepAnswer, 1)
 	length := DefaultLease
 	w.pulse.Begin()
-	timer, trims := time.NewTimer(0), time.NewTimer(w.trimEvery)
+	timer, trims, keeps := time.NewTimer(0), time.NewTimer(w.trimEvery), time.NewTimer(w.keepEvery)
 	defer timer.Stop()
+	defer keeps.Stop()
 	defer trims.Stop()
 	for {
 		select {
@@ -95,6 +98,10 @@ func (w *Sweeper) Run(ctx context.Context) error {
 		case page := <-pages:
 			cursor = w.turned(ctx, page)
 			trims.Reset(w.trimEvery)
+		case <-keeps.C:
+			calls.Go(func() { kept <- w.keep(ctx) })
+		case got := <-kept:
+			keeps.Reset(w.kept(ctx, got))
 		}
 	}
 }
@@ -194,7 +201,8 @@ func (w *Sweeper) turned(ctx context.Context, page trimAnswer) (cursor string) {
 
 // Sweep is one bounded pass, for cron and tests: it drains what has run out, in batches, until nothing is left that
 // has, or it has ended max leases (0: any number). With noGrace the outage grace is neither read nor begun; without it,
-// a pass that finds a grace waits for its end, at most about four leases, and sweeps then.
+// a pass that finds a grace waits for its end, at most about four leases, and sweeps then. At last it forgets the dead jobs
+// that the policy does not keep.
 func (w *Sweeper) Sweep(ctx context.Context, max int, noGrace bool) (Expired, error) {
 	var sum Expired
 	for {
@@ -218,7 +226,7 @@ func (w *Sweeper) Sweep(ctx context.Context, max int, noGrace bool) (Expired, er
 				return sum, err
 			}
 		case !got.More || max > 0 && sum.Moved() >= max:
-			return sum, nil
+			return sum, w.keepAll(ctx)
 		}
 	}
 }

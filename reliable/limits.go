@@ -28,6 +28,10 @@ func (o *QueueOptions) validateLimits() error {
 	if n := o.MaxLength; n != nil && (*n < 0 || *n > maxLength) {
 		errs = append(errs, fmt.Errorf("MaxLength is %d: want 0 to %d", *n, maxLength))
 	}
+	between("DeadAge", o.DeadAge, time.Second, maxAhead)
+	if n := o.DeadKeep; n != nil && (*n < 0 || *n > maxLength) {
+		errs = append(errs, fmt.Errorf("DeadKeep is %d: want 0 to %d", *n, maxLength))
+	}
 	if n := o.HeaderLimit; n != nil && (*n < 0 || *n > MaxHeaders) {
 		errs = append(errs, fmt.Errorf("HeaderLimit is %d: want 0 to %d bytes", *n, MaxHeaders))
 	}
@@ -42,6 +46,7 @@ func (o *QueueOptions) policy() *lease.Policy {
 		BackoffBase: o.Backoff.Base, BackoffCap: o.Backoff.Cap, ExpiryBackoff: lease.NoLimit, ExpiryCap: lease.NoLimit,
 		PayloadLimit: o.PayloadLimit, HeaderLimit: cmp.Or(o.HeaderLimit, none), MaxLength: cmp.Or(o.MaxLength, none),
 		MaxDelay: new(cmp.Or(o.MaxDelay, DefaultMaxDelay)), JobTimeout: cmp.Or(o.JobTimeout, lease.NoLimit), MaxLease: cmp.Or(o.MaxLease, lease.NoLimit),
+		DeadKeep: cmp.Or(o.DeadKeep, none), DeadAge: cmp.Or(o.DeadAge, lease.NoLimit),
 	}
 	if o.ExpiryBackoff != (Backoff{}) {
 		full := o.ExpiryBackoff.withDefaults()

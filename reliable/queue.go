@@ -66,6 +66,11 @@ type QueueOptions struct {
 	JobTimeout time.Duration
 	// MaxLease is the longest lease that a claim or an extend by hand may ask for, Lease to 24 h. Default: 24 h.
 	MaxLease time.Duration
+	// DeadKeep is how many dead jobs are kept, the newest, 0 to 1,000,000,000, and DeadAge for how long, 1 s to 100 years.
+	// Every five seconds sweepers forget what is more or older: record, counts and errors, counted as `trimmed`, and for good.
+	// Default: all are kept for ever, so that somebody has to look after them.
+	DeadKeep *int
+	DeadAge  time.Duration
 	// Effects are the settings of what jobs do once: see [Job.Once].
 	Effects EffectOptions
 	// Logger for what goes on in the background. Default: none.

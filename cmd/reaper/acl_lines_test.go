@@ -44,8 +44,8 @@ type role struct{ scripts, commands string }
 
 // roles has a row for each user. A new script needs a place here, and its commands one in docs/reaper.md.
 var roles = map[string]role{
-	"leaseq-sidecar":  {"expire trim stats limits", "INFO SMEMBERS"},
-	"leaseq-consumer": {"claim settle extend expire trim policy limits wake stats open seal close begin commit giveup keep look", "BLPOP SADD"},
+	"leaseq-sidecar":  {"expire retain trim stats limits", "INFO SMEMBERS"},
+	"leaseq-consumer": {"claim settle extend expire retain trim policy limits wake stats open seal close begin commit giveup keep look", "BLPOP SADD"},
 	"leaseq-producer": {"enqueue open seal close", "SADD"},
 	"leaseq-guard":    {"begin commit giveup keep look trim open seal close", ""},
 	"leaseq-operator": {"cancel redrive purge reschedule bury edit import list inspect stats delete erase wake policy limits open seal close", "HGETALL INFO SADD SCAN SMEMBERS SREM"},

@@ -186,7 +186,7 @@ func publishAndLook(s *operatorSite) error {
 	if err := s.enqueue(s.store, "looked-at", time.Hour); err != nil {
 		return err
 	}
-	for n := 0; n < 2 || !s.net.enough("policy", "limits", "wake", "trim", "stats", "inspect"); n++ {
+	for n := 0; n < 2 || !s.net.enough("policy", "limits", "wake", "trim", "stats", "inspect", "retain"); n++ {
 		_, err := s.store.Publish(background(), &lease.Policy{PayloadLimit: 1000 + n})
 		err = errors.Join(err, pinAndUnpin(s.store, 1000+n))
 		limit := s.sure.HGet(background(), s.key("policy"), "payload_limit").Val()
@@ -194,9 +194,10 @@ func publishAndLook(s *operatorSite) error {
 		wakes := s.sure.LLen(background(), s.key("wake")).Val()
 		_, removed, trimErr := s.store.TrimSessions(background(), "0")
 		err = errors.Join(err, want("wake-ups", int64(1), wakes), trimErr, want("trimmed sessions", int64(0), removed))
+		_, _, keepErr := s.store.Retain(background(), 1) // nothing is dead, and all is kept
 		stats, statsErr := s.store.Stats(background())
 		infos, inspectErr := s.store.Inspect(background(), []string{"looked-at"})
-		err = errors.Join(err, statsErr, want("due", int64(1), stats.Due), inspectErr)
+		err = errors.Join(err, keepErr, statsErr, want("due", int64(1), stats.Due), inspectErr)
 		if err == nil {
 			err = want("place", lease.Due, infos[0].Place)
 		}

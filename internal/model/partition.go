@@ -52,6 +52,8 @@ type Policy struct {
 	PayloadLimit              int   // 0: none
 	HeaderLimit, MaxLength    *int  // nil: none
 	MaxDelay                  int64 // ms
+	DeadKeep                  *int  // nil: all
+	DeadAge                   int64 // ms; 0: none
 }
 
 // told writes the limits that have refused something, behind the codes of an answer.

@@ -67,6 +67,28 @@ func (p *Partition) PurgeNext(bound int64, place string, n int) string {
 	return p.bulk(place, bound, len(ids))
 }
 
+// Retain forgets up to n dead jobs that are not kept, the oldest first; more says that there are others.
+func (p *Partition) Retain(now int64, n int) (forgotten int, more bool) {
+	dead := p.In(Dead)
+	surplus := 0
+	if p.Policy.DeadKeep != nil {
+		surplus = len(dead) - *p.Policy.DeadKeep
+	}
+	for i, id := range dead {
+		old := p.Policy.DeadAge > 0 && p.Jobs[id].Score.At < now-p.Policy.DeadAge
+		switch {
+		case i >= surplus && !old:
+			return forgotten, false
+		case i == n:
+			return forgotten, true
+		}
+		delete(p.Jobs, id)
+		p.count("trimmed", 1)
+		forgotten++
+	}
+	return forgotten, false
+}
+
 // Reschedule gives jobs in due another due time. when is a delay in ms, or `now`.
 func (p *Partition) Reschedule(now int64, ids, whens []string) string {
 	codes := p.eachDue(now, ids, func(b *back, i int, j *Job) byte {
