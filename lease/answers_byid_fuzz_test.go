@@ -75,3 +75,13 @@ func limitsAnswer() question {
 		return ok && len(pairs)%2 == 0 && isTexts(pairs)
 	}}
 }
+
+func resumeAnswer() question {
+	return question{pauseScript, []any{"OK", "p"}, func(ctx context.Context, s *Store) error {
+		_, err := s.Resume(ctx)
+		return err
+	}, func(r []any) bool {
+		rest, ok := stored(r)
+		return reopened(r) || ok && (rest == "p" || rest == "n")
+	}}
+}

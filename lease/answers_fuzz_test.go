@@ -198,15 +198,15 @@ func plainAnswers() []question {
 			return err
 		}, func(r []any) bool { return isOK(r, 9) && isInts(r[1:]) }},
 		{statsScript, []any{
-			"OK", int64(1), int64(1), int64(0), int64(0), int64(0), int64(0), int64(1), int64(2), int64(3), int64(-1), int64(-1), []any{"enqueued", "1"},
+			"OK", int64(1), int64(1), int64(0), int64(0), int64(0), int64(0), int64(1), int64(2), int64(3), int64(-1), int64(-1), int64(-1), []any{"enqueued", "1"},
 		}, func(ctx context.Context, s *Store) error {
 			_, err := s.Stats(ctx)
 			return err
 		}, func(r []any) bool {
-			if !isOK(r, 13) || !isInts(r[1:12]) {
+			if !isOK(r, 14) || !isInts(r[1:13]) {
 				return false
 			}
-			pairs, ok := r[12].([]any)
+			pairs, ok := r[13].([]any)
 			return ok && len(pairs)%2 == 0 && isTexts(pairs)
 		}},
 		{inspectScript, []any{
@@ -358,7 +358,7 @@ func (d *drawn) value(depth int) any {
 // FuzzAnswers: whatever a script's answer is, it is taken for what it says, or the call has an error. None makes a call
 // panic, hang, or make something up.
 func FuzzAnswers(f *testing.F) {
-	const kinds = 22
+	const kinds = 23
 	for kind := range uint8(kinds) {
 		f.Add(kind, []byte{})
 		f.Add(kind, []byte{0, 0})
@@ -368,7 +368,7 @@ func FuzzAnswers(f *testing.F) {
 		hostile := &answering{t: t, usual: map[string][]any{
 			ownScript("seal").SHA(): {"OK", "n"}, ownScript("close").SHA(): {"OK", int64(1)},
 		}}
-		all := slices.Concat(numberedAnswers(), byIDAnswers(), plainAnswers(), []question{claimAnswer(t, hostile), limitsAnswer(), retainAnswer()})
+		all := slices.Concat(numberedAnswers(), byIDAnswers(), plainAnswers(), []question{claimAnswer(t, hostile), limitsAnswer(), retainAnswer(), resumeAnswer()})
 		require.Len(t, all, kinds)
 		for _, one := range all {
 			hostile.usual[one.script.SHA()] = one.usual

@@ -41,8 +41,8 @@ func (l *Lease) ClaimedAt() time.Time { return l.Deadline.Add(-l.Length) }
 type Claimed struct {
 	Jobs    []Lease
 	Length  time.Duration // of the leases
-	NextDue time.Duration // until the next job is due: 0 now, negative where nothing is due at all
-	Held    string        // why nothing more was given though it is due: "" for no reason
+	NextDue time.Duration // until the next job is due, or may be given: 0 now, negative where nobody knows, or nothing is due at all
+	Held    string        // why nothing more was given though it is due: "" for no reason; see [HeldPaused]
 	Missing int           // members without a record that were put into dead
 	At      time.Time     // just before the call that was answered: what NextDue counts from
 }

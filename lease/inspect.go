@@ -19,6 +19,8 @@ type Stats struct {
 	OldestDue                                       time.Duration // how long the head of due has been claimable; negative: due is empty
 	NextExpiry                                      time.Duration // until the next lease runs out; negative: nothing is in processing
 	SinceSweep                                      time.Duration // negative: never swept
+	Paused                                          bool          // claims give nothing
+	PauseLeft                                       time.Duration // of a paused queue: until it goes on; 0: until it is resumed
 	Counters                                        map[string]int64
 }
 
@@ -28,17 +30,18 @@ func (s *Store) Stats(ctx context.Context) (Stats, error) {
 	if err := s.repeat(ctx, req); err != nil {
 		return Stats{}, err
 	}
-	if len(req.Reply) != 13 {
+	if len(req.Reply) != 14 {
 		return Stats{}, odd(statsScript, req.Reply)
 	}
-	n, ok := integers(req.Reply[:12], 12)
-	pairs, ok2 := req.Reply[12].([]any)
+	n, ok := integers(req.Reply[:13], 13)
+	pairs, ok2 := req.Reply[13].([]any)
 	if !ok || !ok2 || len(pairs)%2 != 0 {
 		return Stats{}, odd(statsScript, req.Reply)
 	}
 	out := Stats{
 		Due: n[0], Claimable: n[1], Processing: n[2], Expired: n[3], Dead: n[4], Done: n[5], Records: n[6], Sessions: n[7],
 		OldestDue: millis(n[8]), NextExpiry: millis(n[9]), SinceSweep: millis(n[10]), Counters: map[string]int64{},
+		Paused: n[11] >= 0, PauseLeft: millis(max(n[11], 0)),
 	}
 	for i := 0; i+1 < len(pairs); i += 2 {
 		name, isName := pairs[i].(string)

@@ -113,6 +113,7 @@ func (w *world) claimed(a answered, n int, o *ClaimOptions, got Claimed, short e
 	}
 	require.NoError(w.t, short)
 	require.Equal(w.t, want.IDs, idsOf(got.Jobs))
+	require.Equal(w.t, want.Held, got.Held)
 	require.Equal(w.t, []int64{int64(want.Missing), want.Lease, int64(len(want.IDs))},
 		[]int64{int64(got.Missing), got.Length.Milliseconds(), count})
 	next := got.NextDue.Milliseconds()

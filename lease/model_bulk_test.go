@@ -56,6 +56,36 @@ func (w *world) publish() {
 	require.NoError(w.t, err)
 }
 
+// pause has claims give nothing, for good, for an hour, or until a time that has passed.
+func (w *world) pause() {
+	until := draw(w, rapid.SampledFrom([]int64{0, 1, hour}), "until")
+	if until == hour {
+		until += w.time()
+	}
+	store, at := w.store(), time.Time{}
+	if until != 0 {
+		at = time.UnixMilli(until)
+	}
+	var refused error
+	done := w.call(1, func() error {
+		err := store.Pause(w.ctx, at)
+		if until == 1 {
+			refused, err = err, nil
+		}
+		return err
+	})
+	require.Equal(w.t, w.Pause(done[0].When, until), done[0].Rest)
+	require.Equal(w.t, done[0].Rest == "e", refused != nil)
+}
+
+func (w *world) resume() {
+	var was bool
+	store := w.store()
+	done := w.call(1, func() (err error) { was, err = store.Resume(w.ctx); return err })
+	require.Equal(w.t, w.Resume(done[0].When), done[0].Rest)
+	require.Equal(w.t, done[0].Rest == "p", was)
+}
+
 func orTakenAway(limit *int) *int {
 	if limit == nil {
 		return ptr(NoLimit)

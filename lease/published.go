@@ -70,7 +70,7 @@ func (s *Store) PolicyState(ctx context.Context) (PolicyState, error) {
 }
 
 func readPolicyState(fields map[string]string) PolicyState {
-	state := PolicyState{Published: len(fields) > 0, Limits: make([]LimitState, len(limits))}
+	state := PolicyState{Published: fields["version"] != "", Limits: make([]LimitState, len(limits))}
 	pinned := strings.Fields(fields["pinned"])
 	for i := range limits {
 		l := &limits[i]

@@ -34,6 +34,7 @@ var (
 	limitsScript  = load("limits")
 	wakeScript    = load("wake")
 	statsScript   = load("stats")
+	pauseScript   = load("pause")
 	inspectScript = load("inspect")
 	deleteScript  = load("delete")
 	eraseScript   = load("erase")
@@ -52,7 +53,7 @@ var (
 func Scripts() []*script.Script {
 	return []*script.Script{
 		enqueueScript, claimScript, settleScript, extendScript, expireScript, cancelScript,
-		redriveScript, purgeScript, policyScript, limitsScript, wakeScript, statsScript, inspectScript, deleteScript, eraseScript,
+		redriveScript, purgeScript, policyScript, limitsScript, pauseScript, wakeScript, statsScript, inspectScript, deleteScript, eraseScript,
 		rescheduleScript, buryScript, editScript, importScript, listScript, retainScript, exchangeScript,
 	}
 }

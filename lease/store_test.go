@@ -111,7 +111,7 @@ func TestScriptsAreNumberedWhereALostReplyCouldDoHarm(t *testing.T) {
 			numbered[s.Name] = true
 		}
 	}
-	assert.Equal(t, map[string]bool{"enqueue": true, "claim": true, "settle": true, "cancel": true, "redrive": true, "purge": true, "reschedule": true, "bury": true, "edit": true, "import": true, "delete": true, "settle+claim": true}, numbered)
+	assert.Equal(t, map[string]bool{"enqueue": true, "claim": true, "settle": true, "cancel": true, "redrive": true, "purge": true, "reschedule": true, "bury": true, "edit": true, "import": true, "delete": true, "pause": true, "settle+claim": true}, numbered)
 }
 
 func TestAClientThatIsNilOrWaitsWithoutEndIsRefused(t *testing.T) {

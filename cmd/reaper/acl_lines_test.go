@@ -48,7 +48,7 @@ var roles = map[string]role{
 	"leaseq-consumer": {"claim settle extend expire retain trim policy limits wake stats open seal close begin commit giveup keep look", "BLPOP SADD"},
 	"leaseq-producer": {"enqueue open seal close", "SADD"},
 	"leaseq-guard":    {"begin commit giveup keep look trim open seal close", ""},
-	"leaseq-operator": {"cancel redrive purge reschedule bury edit import list inspect stats delete erase wake policy limits open seal close", "HGETALL INFO SADD SCAN SMEMBERS SREM"},
+	"leaseq-operator": {"cancel redrive purge reschedule bury edit import list inspect stats delete erase wake pause policy limits open seal close", "HGETALL INFO SADD SCAN SMEMBERS SREM"},
 }
 
 func TestTheDocumentedUsersAreAllowedTheCommandsOfTheirScriptsAndNothingMore(t *testing.T) {

@@ -22,7 +22,7 @@ import (
 func newJobCommands(a *App) []*cobra.Command {
 	return []*cobra.Command{
 		newListCommand(a), newDeadCommand(a), newShowCommand(a), newCancelCommand(a), newRescheduleCommand(a), newPromoteCommand(a),
-		newBuryCommand(a), newEditCommand(a), newRedriveCommand(a), newPurgeCommand(a), newExportCommand(a), newImportCommand(a),
+		newBuryCommand(a), newEditCommand(a), newRedriveCommand(a), newPurgeCommand(a), newExportCommand(a), newImportCommand(a), newPauseCommand(a), newResumeCommand(a),
 	}
 }
 

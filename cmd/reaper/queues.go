@@ -15,7 +15,7 @@ import (
 const queuesHelp = `Shows all queues of the registry, one line each: jobs that are due and of these due now; how long the oldest of them has
 been due; jobs in processing, and of these with a lease that ran out and that nobody has swept yet (expired); dead jobs;
 the lease that the queue has published, 15s where it has published none; and how many jobs were ever enqueued, acked,
-and died. 'reaper stats' shows more of one queue.
+and died. One that is paused says so. 'reaper stats' shows more of one queue.
 
 It only reads, two small answers for each queue, at most 8 queues at a time. With --json the output is one object:
 {"redis", "prefix", "queues": [{…}]}, where each queue has the fields of 'reaper stats --json', and lease_ms and

@@ -45,8 +45,12 @@ func writeQueuesTable(w io.Writer, told, prefix string, queues []overview, compl
 	enqueued, acked, died := int64(0), int64(0), int64(0)
 	for i := range queues {
 		q := &queues[i]
+		name := q.Queue
+		if q.Paused {
+			name += " (" + paused(&q.Stats) + ")"
+		}
 		t.AppendRow(table.Row{
-			q.Queue, q.Due, q.Claimable, sinceDue(q), q.Processing, q.Expired, q.Dead, length(q.Lease),
+			name, q.Due, q.Claimable, sinceDue(q), q.Processing, q.Expired, q.Dead, length(q.Lease),
 			q.Counters["enqueued"], q.Counters["acked"], q.Counters["died"],
 		})
 		sum.Due, sum.Claimable, sum.Processing = sum.Due+q.Due, sum.Claimable+q.Claimable, sum.Processing+q.Processing

@@ -37,6 +37,7 @@ const rootExample = `  reaper run                                        look af
   reaper edit refunds refund:10086 '{"amount":1250}' --redrive
   reaper redrive refunds --all --class leases-expired --rate 50
   reaper policy set orders max_length=100000 max_retries=5
+  reaper pause orders --for 10m
   reaper queue delete orders --dry-run
   reaper chaos --report storm.html                  kill, freeze and cut off workers, and check every job
   reaper capacity --rate 10000 --delay 30m          how much Redis, memory and network that takes

@@ -20,8 +20,8 @@ been claimable; when the queue was last swept; and its counters, which only grow
 Without arguments all queues of the registry are shown. A named queue that nobody has ever used is an error. With
 --json the output is one object: {"redis", "prefix", "queues": [{"queue", "registered", "due", "claimable",
 "processing", "expired", "dead", "done", "records", "sessions", "oldest_due_ms", "next_expiry_ms", "since_sweep_ms",
-"counters", "policies_differ"}]}; times are null where there is none. Deployments that are live and publish different limits
-are told ('reaper policy show'). It only reads.`
+"paused", "pause_left_ms", "counters", "policies_differ"}]}; times are null where there is none. A queue that is paused
+('reaper pause') is told, and deployments that are live and publish different limits ('reaper policy show'). It only reads.`
 
 const statsExample = `  reaper stats
   reaper stats --redis redis://redis:6379/0 orders mail

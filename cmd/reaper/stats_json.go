@@ -39,6 +39,9 @@ type (
 		NextExpiry *int64 `json:"next_expiry_ms"` // null: nothing is in processing
 		SinceSweep *int64 `json:"since_sweep_ms"` // null: never swept
 
+		Paused    bool   `json:"paused"`
+		PauseLeft *int64 `json:"pause_left_ms"` // null: it is not paused, or until it is resumed
+
 		Counters map[string]int64 `json:"counters"`
 
 		Policies string `json:"policies_differ"` // in what deployments differ that are live; empty where none do
@@ -67,7 +70,7 @@ func (q *queueStats) json() queueStatsJSON {
 		Due: q.Due, Claimable: q.Claimable, Processing: q.Processing, Expired: q.Expired, Dead: q.Dead, Done: q.Done,
 		Records: q.Records, Sessions: q.Sessions,
 		OldestDue: milliseconds(q.oldestDue()), NextExpiry: milliseconds(q.NextExpiry), SinceSweep: milliseconds(q.SinceSweep),
-		Counters: q.Counters, Policies: q.Policies,
+		Paused: q.Paused, PauseLeft: pauseLeft(&q.Stats), Counters: q.Counters, Policies: q.Policies,
 	}
 }
 

@@ -39,6 +39,9 @@ func writeTables(w io.Writer, told, prefix string, queues []queueStats, complete
 	}
 	text := fmt.Sprintf("%s\n\nCounters\n%s\n", state.Render(), counters.Render())
 	for _, q := range queues {
+		if q.Paused {
+			text += fmt.Sprintf("\nQueue %s is %s.\n", q.Queue, paused(&q.Stats))
+		}
 		if q.Policies != "" {
 			text += fmt.Sprintf("\nQueue %s: live deployments publish different limits: %s\n", q.Queue, q.Policies)
 		}

@@ -54,6 +54,9 @@ type Policy struct {
 	MaxDelay                  int64 // ms
 	DeadKeep                  *int  // nil: all
 	DeadAge                   int64 // ms; 0: none
+
+	Paused      bool
+	PausedUntil int64 // ms; 0: until it is resumed
 }
 
 // told writes the limits that have refused something, behind the codes of an answer.

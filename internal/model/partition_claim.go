@@ -78,6 +78,7 @@ type Claimed struct {
 	Lease   int64
 	Expiry  int64
 	NextDue Time // from now; -1: nothing is due
+	Held    string
 }
 
 // Claim leases what is due. first is the fence that Redis took for the first job, checked by the caller.
@@ -89,7 +90,11 @@ func (p *Partition) Claim(now int64, c *Claim, first int64) Claimed {
 	}
 	out := Claimed{IDs: []string{}, Lease: max(c.Lease, p.Policy.Lease), NextDue: Exactly(-1)}
 	taken, bytes := 0, 0
-	for _, id := range p.UpTo(Due, now, c.N) {
+	most := c.N
+	if p.paused(now) {
+		out.Held, most = "paused", 0
+	}
+	for _, id := range p.UpTo(Due, now, most) {
 		j := p.Jobs[id]
 		if taken > 0 && bytes+len(j.Record) > c.Bytes {
 			break
@@ -109,14 +114,55 @@ func (p *Partition) Claim(now int64, c *Claim, first int64) Claimed {
 		p.Fence = max(p.Fence, first+int64(i))
 	}
 	p.count("claimed", len(out.IDs))
-	if ids := p.In(Due); len(ids) > 0 {
-		head := p.Jobs[ids[0]].Score
-		out.NextDue = Time{At: max(0, head.At-now), To: max(0, head.To-now)}
-		if out.NextDue.At == 0 && taken+released > 0 {
-			p.Wake = true
-		}
+	out.NextDue = p.nextDue(now, out.Held)
+	if out.NextDue.At == 0 && taken+released > 0 {
+		p.Wake = true
 	}
 	return out
+}
+
+// nextDue is when the next job can be given, from now.
+func (p *Partition) nextDue(now int64, held string) Time {
+	ids := p.In(Due)
+	if len(ids) == 0 || held == "paused" && p.Policy.PausedUntil == 0 {
+		return Exactly(-1)
+	}
+	head := p.Jobs[ids[0]].Score
+	next := Time{At: max(0, head.At-now), To: max(0, head.To-now)}
+	if held == "paused" {
+		left := p.Policy.PausedUntil - now
+		next = Time{At: max(next.At, left), To: max(next.To, left)}
+	}
+	return next
+}
+
+func (p *Partition) paused(now int64) bool {
+	return p.Policy.Paused && (p.Policy.PausedUntil == 0 || p.Policy.PausedUntil > now)
+}
+
+// Pause has claims give nothing until a time, 0 for until Resume.
+func (p *Partition) Pause(now, until int64) (what string) {
+	what = p.was(now)
+	if until != 0 && until <= now {
+		return "e"
+	}
+	p.Policy.Paused, p.Policy.PausedUntil = true, until
+	return what
+}
+
+// Resume ends a pause.
+func (p *Partition) Resume(now int64) (what string) {
+	what = p.was(now)
+	p.Policy.Paused = false
+	p.Wake = p.Wake || what == "p"
+	return what
+}
+
+func (p *Partition) was(now int64) string {
+	if p.paused(now) {
+		return "p"
+	}
+	return "n"
 }
 
 // giveBack ends leases that nobody was told of.

@@ -4,7 +4,8 @@
 -- ANSWER: OK lease_ms next_due_ms held first_fence n missing now_ms heads ids, then per job: record | SHORT lease_ms | AGAIN what | STALE | NOSESSION
 -- seen is the highest fence that this session was given: what it leased beyond was never seen, and goes back first.
 -- The stored answer is `first_fence n expiry`. next_due_ms is -1 where nothing is due at all. stub stands in for a
--- record that is missing. A lease_ms of 0 is the published one; a shorter one than that is refused (SHORT). heads has a
+-- record that is missing. held says why jobs are not given although they are due: '', or paused; next_due_ms is then when
+-- that ends, at the earliest, and -1 where nobody knows. A lease_ms of 0 is the published one; a shorter one than that is refused (SHORT). heads has a
 -- line for each job, `due length counts`, counts where there are any; ids are all IDs, one after the other, length is one's.
 local sessions, due, processing, dead, jobs, leases, counts, errors, fence, policy, stats, wake = unpack(KEYS)
 call('HDEL', sessions, '')
@@ -54,7 +55,7 @@ if old_first and tonumber(old_n) > 0 and tonumber(old_first) + tonumber(old_n) -
   end
 end
 
-local lease, limit = published(policy, 'lease_ms', 'payload_limit')
+local lease, limit, paused = published(policy, 'lease_ms', 'payload_limit', 'paused_until_ms')
 local asked = tonumber(ARGV[5])
 if asked > 0 and asked < lease then
   if #released > 0 then
@@ -80,6 +81,10 @@ while ready > 0 and score(due_times[ready]) > floor_ms do
   ready = ready - 1
 end
 local wanted, max_bytes = math.min(n, ready), tonumber(ARGV[6])
+local held, pause = '', pause_left(paused, floor_ms)
+if pause then
+  held, wanted = 'paused', 0
+end
 local step = limit and math.max(1, math.floor(4 * max_bytes / (limit + 8192))) or 1
 local ids, records, heads, missing, lengths = {}, {}, {}, {}, {[26] = ' 26'}
 local take, bytes, full = 0, 0, false
@@ -144,10 +149,13 @@ end
 if due_times[take + 1] then
   next_due = math.min(math.max(0, score(due_times[take + 1]) - floor_ms), 1e12)
 end
+if pause then
+  next_due = next_due >= 0 and pause > 0 and math.min(math.max(next_due, pause), 1e12) or -1
+end
 if next_due == 0 and take + #released > 0 then
   wake_up(wake)
 end
-local out = {'OK', lease, next_due, '', first_text, n_ids, #missing, floor_ms, table.concat(heads, '\n'), table.concat(ids)}
+local out = {'OK', lease, next_due, held, first_text, n_ids, #missing, floor_ms, table.concat(heads, '\n'), table.concat(ids)}
 for i = 1, n_ids do
   out[10 + i] = records[i]
 end

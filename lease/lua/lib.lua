@@ -16,6 +16,14 @@ local function published(policy, ...)
   return unpack(values, 1, select('#', ...))
 end
 
+-- pause_left is for how many ms more a queue is paused: 0 until it is resumed, nil where it is not paused.
+local function pause_left(until_ms, now_ms)
+  if until_ms == 0 then
+    return 0
+  end
+  return until_ms and until_ms > now_ms and until_ms - now_ms or nil
+end
+
 -- score reads a ZSET's score; Lua knows no word for infinity.
 local function score(text)
   return tonumber(text) or (text == 'inf' and math.huge or -math.huge)
