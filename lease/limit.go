@@ -51,6 +51,7 @@ var limits = []limit{
 	maxDelay(),
 	number("dead_keep", inNumber, 0, 1_000_000_000, true, "all", func(p *Policy) **int { return &p.DeadKeep }),
 	duration("dead_age", "dead_age_ms", 1000, 100*yearInDays*dayInMillis, true, "none", func(p *Policy) *time.Duration { return &p.DeadAge }),
+	number("concurrency", inNumber, 0, 1_000_000_000, true, "none", func(p *Policy) **int { return &p.Concurrency }),
 }
 
 // LimitNames lists the limits of a policy by the names that people write.

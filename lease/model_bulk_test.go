@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
@@ -40,6 +41,12 @@ func (w *world) publish() {
 	if draws("length") {
 		same.MaxLength = draw(w, anyLimit, "length")
 		p.MaxLength = orTakenAway(same.MaxLength)
+	}
+	if draws("concurrency") {
+		before := same.Concurrency
+		same.Concurrency = draw(w, rapid.SampledFrom([]*int{nil, ptr(0), ptr(1), ptr(2), ptr(3)}), "places")
+		p.Concurrency = orTakenAway(same.Concurrency)
+		w.Wake = w.Wake || !assert.ObjectsAreEqual(before, same.Concurrency)
 	}
 	if draws("delays") {
 		same.MaxDelay = draw(w, rapid.SampledFrom([]int64{0, hour - 1, hour, 168 * hour}), "longest")

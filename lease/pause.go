@@ -10,7 +10,8 @@ import (
 
 // What [Claimed].Held says of jobs that are due and were not given.
 const (
-	HeldPaused = "paused" // the queue is paused
+	HeldPaused      = "paused"      // the queue is paused
+	HeldConcurrency = "concurrency" // as many jobs are in processing as the policy allows; whatever frees a place wakes a waiter
 )
 
 // longestPause bounds until when a queue can be paused: the scripts take no later time.

@@ -26,6 +26,7 @@ type Policy struct {
 	PayloadLimit  int            // bytes; unset: each producer's own option alone
 	HeaderLimit   *int           // bytes of names and values together; default 4 KiB, which is the most
 	MaxLength     *int           // jobs in due and processing, above which an enqueue is refused; default: none
+	Concurrency   *int           // jobs in processing, of all holders together, at which a claim gives no more; default, and 0: none
 	MaxDelay      *time.Duration // how far ahead a due time may be asked for; default 7 days
 	DeadKeep      *int           // dead jobs that sweepers keep, the newest; default: all
 	DeadAge       time.Duration  // how long they keep a dead job; default: for ever

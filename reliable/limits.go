@@ -35,6 +35,9 @@ func (o *QueueOptions) validateLimits() error {
 	if n := o.HeaderLimit; n != nil && (*n < 0 || *n > MaxHeaders) {
 		errs = append(errs, fmt.Errorf("HeaderLimit is %d: want 0 to %d bytes", *n, MaxHeaders))
 	}
+	if n := o.Concurrency; n < 0 || n > maxLength {
+		errs = append(errs, fmt.Errorf("Concurrency is %d: want 1 to %d, or 0 for no limit", n, maxLength))
+	}
 	return errors.Join(errs...)
 }
 
@@ -48,6 +51,7 @@ func (o *QueueOptions) policy() *lease.Policy {
 		MaxDelay: new(cmp.Or(o.MaxDelay, DefaultMaxDelay)), JobTimeout: cmp.Or(o.JobTimeout, lease.NoLimit), MaxLease: cmp.Or(o.MaxLease, lease.NoLimit),
 		DeadKeep: cmp.Or(o.DeadKeep, none), DeadAge: cmp.Or(o.DeadAge, lease.NoLimit),
 	}
+	p.Concurrency = new(cmp.Or(o.Concurrency, lease.NoLimit))
 	if o.ExpiryBackoff != (Backoff{}) {
 		full := o.ExpiryBackoff.withDefaults()
 		p.ExpiryBackoff, p.ExpiryCap = full.Base, full.Cap

@@ -7,8 +7,11 @@ import (
 	"github.com/leaseq/leaseq/lease"
 )
 
-// HeldPaused is what [Batch].Held says where the queue is paused.
-const HeldPaused = lease.HeldPaused
+// What [Batch].Held says: the queue is paused, or as many jobs are in processing as its Concurrency allows.
+const (
+	HeldPaused      = lease.HeldPaused
+	HeldConcurrency = lease.HeldConcurrency
+)
 
 // ErrPast refuses a pause until a time that has passed.
 var ErrPast = lease.ErrPast

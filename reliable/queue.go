@@ -71,6 +71,10 @@ type QueueOptions struct {
 	// Default: all are kept for ever, so that somebody has to look after them.
 	DeadKeep *int
 	DeadAge  time.Duration
+	// Concurrency is how many jobs may be in processing at once, of all processes together, those that are prefetched
+	// included: 1 to 1,000,000,000. A claim gives no more, and says so in Held; whatever frees a place wakes a waiter. A job whose
+	// worker was killed keeps its place until its lease runs out. Default: no limit.
+	Concurrency int
 	// Effects are the settings of what jobs do once: see [Job.Once].
 	Effects EffectOptions
 	// Logger for what goes on in the background. Default: none.

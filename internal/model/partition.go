@@ -54,6 +54,7 @@ type Policy struct {
 	MaxDelay                  int64 // ms
 	DeadKeep                  *int  // nil: all
 	DeadAge                   int64 // ms; 0: none
+	Concurrency               *int  // nil, 0: none
 
 	Paused      bool
 	PausedUntil int64 // ms; 0: until it is resumed

@@ -2,6 +2,7 @@ package model
 
 import (
 	"fmt"
+	"math"
 	"strings"
 )
 
@@ -83,14 +84,15 @@ type Claimed struct {
 
 // Claim leases what is due. first is the fence that Redis took for the first job, checked by the caller.
 func (p *Partition) Claim(now int64, c *Claim, first int64) Claimed {
-	released := p.giveBack(now, c.Unseen)
+	freed := p.giveBack(now, c.Unseen)
 	if c.Lease > 0 && c.Lease < p.Policy.Lease {
-		p.Wake = p.Wake || released > 0
+		p.Wake = p.Wake || freed > 0
 		return Claimed{Short: true, Lease: p.Policy.Lease}
 	}
 	out := Claimed{IDs: []string{}, Lease: max(c.Lease, p.Policy.Lease), NextDue: Exactly(-1)}
 	taken, bytes := 0, 0
-	most := c.N
+	room := p.room()
+	most := min(c.N, room)
 	if p.paused(now) {
 		out.Held, most = "paused", 0
 	}
@@ -115,7 +117,10 @@ func (p *Partition) Claim(now int64, c *Claim, first int64) Claimed {
 	}
 	p.count("claimed", len(out.IDs))
 	out.NextDue = p.nextDue(now, out.Held)
-	if out.NextDue.At == 0 && taken+released > 0 {
+	if out.NextDue.At == 0 && len(out.IDs) >= room {
+		out.Held, out.NextDue = "concurrency", Exactly(-1)
+	}
+	if out.NextDue.At == 0 && taken+freed > 0 {
 		p.Wake = true
 	}
 	return out
@@ -165,22 +170,43 @@ func (p *Partition) was(now int64) string {
 	return "n"
 }
 
-// giveBack ends leases that nobody was told of.
-func (p *Partition) giveBack(now int64, unseen []string) (released int) {
+// limited says that the queue's concurrency is.
+func (p *Partition) limited() bool { return p.Policy.Concurrency != nil && *p.Policy.Concurrency > 0 }
+
+// room is how many more jobs may be in processing.
+func (p *Partition) room() int {
+	if !p.limited() {
+		return math.MaxInt
+	}
+	return max(*p.Policy.Concurrency-len(p.In(Processing)), 0)
+}
+
+// placesFreed wakes somebody up if a job is due that may have waited for a place.
+func (p *Partition) placesFreed(now int64) {
+	if p.limited() && len(p.UpTo(Due, now, 1)) > 0 {
+		p.Wake = true
+	}
+}
+
+// giveBack ends leases that nobody was told of, and counts what may be claimed now and could not before.
+func (p *Partition) giveBack(now int64, unseen []string) (freed int) {
 	for _, token := range unseen {
 		for id, j := range p.Jobs {
 			switch {
 			case j.Place != Processing || j.Token != token:
 			case j.Cancelled:
 				p.drop(id)
+				if p.limited() {
+					freed++
+				}
 			default:
 				p.move(id, Due, Exactly(now))
 				p.count("released", 1)
-				released++
+				freed++
 			}
 		}
 	}
-	return released
+	return freed
 }
 
 // drop removes a job that was cancelled while it was being worked on.
@@ -261,6 +287,9 @@ func (p *Partition) Expire(now int64, n int, noGrace bool) Expired {
 		p.runOut(id, now, back, &out)
 	}
 	back.wake(now)
+	if out.ToDue+out.ToDead+out.Cancelled+out.Missing > 0 {
+		p.placesFreed(now)
+	}
 	out.NextExpiry = p.nextExpiry(now)
 	out.More = out.ToDue+out.ToDead+out.Cancelled+out.Missing > 0 && out.NextExpiry == 0
 	return out

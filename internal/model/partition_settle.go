@@ -43,6 +43,9 @@ func (p *Partition) Settle(now int64, verdicts []Verdict) (codes string) {
 		ended[v.ID] = map[byte]byte{'o': '0', 'c': '0', 'd': '1', 'x': '3'}[out[i]]
 	}
 	back.wake(now)
+	if len(ended) > 0 {
+		p.placesFreed(now)
+	}
 	return string(out)
 }
 

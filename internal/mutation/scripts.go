@@ -34,7 +34,7 @@ var Scripts = []Mutant{
 	{"settle compares the token of an ack", swap(settle, `if token ~= ARGV[3 * i + 3] then`, `if not token then`), Calls},
 	{"the byte budget of a claim", swap(claim, "tonumber(ARGV[6])", "1e15"), Calls},
 	{"nothing is claimed before it is due", swap(claim, "while ready > 0 and score(due_times[ready]) > floor_ms do", "while false do"), Calls},
-	{"a claim passes the wake-up on", drop(claim, "if next_due == 0 and take + #released > 0 then\n  wake_up(wake)\nend\n"), Calls},
+	{"a claim passes the wake-up on", drop(claim, "if next_due == 0 and take + freed > 0 then\n  wake_up(wake)\nend\n"), Calls},
 	{"what goes back to due wakes somebody up", drop(settle, "    wake_up(wake)\n"), Calls},
 	{"the mark of a cancelled job", drop("lease/lua/cancel.lua", "      call('HSET', leases, id, '!' .. tokens[i])\n      tokens[i] = '!' .. tokens[i]\n"), Calls},
 	{"enqueue looks whether the job is being worked on", drop(enqueue, "or in_processing[n] and '2' "), Calls},

@@ -4,8 +4,8 @@
 -- ANSWER: OK lease_ms next_due_ms held first_fence n missing now_ms heads ids, then per job: record | SHORT lease_ms | AGAIN what | STALE | NOSESSION
 -- seen is the highest fence that this session was given: what it leased beyond was never seen, and goes back first.
 -- The stored answer is `first_fence n expiry`. next_due_ms is -1 where nothing is due at all. stub stands in for a
--- record that is missing. held says why jobs are not given although they are due: '', or paused; next_due_ms is then when
--- that ends, at the earliest, and -1 where nobody knows. A lease_ms of 0 is the published one; a shorter one than that is refused (SHORT). heads has a
+-- record that is missing. held says why jobs are not given although they are due: '', paused, or concurrency (as many
+-- are in processing as the policy allows); next_due_ms is then when that ends, at the earliest, and -1 where nobody knows. A lease_ms of 0 is the published one; a shorter one than that is refused (SHORT). heads has a
 -- line for each job, `due length counts`, counts where there are any; ids are all IDs, one after the other, length is one's.
 local sessions, due, processing, dead, jobs, leases, counts, errors, fence, policy, stats, wake = unpack(KEYS)
 call('HDEL', sessions, '')
@@ -55,10 +55,14 @@ if old_first and tonumber(old_n) > 0 and tonumber(old_first) + tonumber(old_n) -
   end
 end
 
-local lease, limit, paused = published(policy, 'lease_ms', 'payload_limit', 'paused_until_ms')
+local lease, limit, paused, concurrency = claim_limits(policy)
+local room, freed = math.huge, #released -- places in processing; what this claim has given back
+if concurrency and concurrency > 0 then
+  room, freed = concurrency - call('ZCARD', processing), #dropped
+end
 local asked = tonumber(ARGV[5])
 if asked > 0 and asked < lease then
-  if #released > 0 then
+  if freed > 0 then
     wake_up(wake)
   end
   session_store(sessions, session, number, now_text, '0 0 0')
@@ -80,7 +84,7 @@ local ready, next_due = #due_ids, -1
 while ready > 0 and score(due_times[ready]) > floor_ms do
   ready = ready - 1
 end
-local wanted, max_bytes = math.min(n, ready), tonumber(ARGV[6])
+local wanted, max_bytes = math.max(math.min(n, ready, room), 0), tonumber(ARGV[6])
 local held, pause = '', pause_left(paused, floor_ms)
 if pause then
   held, wanted = 'paused', 0
@@ -151,8 +155,10 @@ if due_times[take + 1] then
 end
 if pause then
   next_due = next_due >= 0 and pause > 0 and math.min(math.max(next_due, pause), 1e12) or -1
+elseif next_due == 0 and n_ids >= room then
+  held, next_due = 'concurrency', -1 -- whatever frees a place wakes somebody up
 end
-if next_due == 0 and take + #released > 0 then
+if next_due == 0 and take + freed > 0 then
   wake_up(wake)
 end
 local out = {'OK', lease, next_due, held, first_text, n_ids, #missing, floor_ms, table.concat(heads, '\n'), table.concat(ids)}

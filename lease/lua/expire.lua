@@ -8,7 +8,8 @@ local sessions, due, processing, dead, jobs, leases, counts, errors, sweep, poli
 call('HDEL', sessions, '')
 local now = now_us()
 local now_ms = math.floor(now / 1000)
-local lease, max_expiries, base, cap = published(policy, 'lease_ms', 'max_expiries', 'expiry_backoff_base_ms', 'expiry_backoff_cap_ms')
+local lease, max_expiries, base, cap, concurrency =
+  published(policy, 'lease_ms', 'max_expiries', 'expiry_backoff_base_ms', 'expiry_backoff_cap_ms', 'concurrency')
 
 local function next_expiry()
   local first = call('ZRANGE', processing, 0, 0, 'WITHSCORES')
@@ -88,6 +89,7 @@ if earliest then
     wake_up(wake)
   end
 end
+places_freed(concurrency, due, wake, now_ms)
 each(2, 'ZADD', dead, to_dead)
 for i = 1, #last_errors, 2 do
   local last = last_errors[i + 1]

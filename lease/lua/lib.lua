@@ -16,17 +16,35 @@ local function published(policy, ...)
   return unpack(values, 1, select('#', ...))
 end
 
+-- score reads a ZSET's score; Lua knows no word for infinity.
+local function score(text)
+  return tonumber(text) or (text == 'inf' and math.huge or -math.huge)
+end
+
+-- What claims keep of the policy, read once in a script: a settle in the same one needs it, too.
+local claim_limits_read
+local function claim_limits(policy)
+  claim_limits_read = claim_limits_read or {published(policy, 'lease_ms', 'payload_limit', 'paused_until_ms', 'concurrency')}
+  return unpack(claim_limits_read, 1, 4)
+end
+
+-- places_freed wakes somebody up where jobs have waited for a place in processing, which has become free: the queue's
+-- concurrency is limited, and a job is due.
+local function places_freed(concurrency, due, wake, now_ms)
+  if concurrency and concurrency > 0 then
+    local head = call('ZRANGE', due, 0, 0, 'WITHSCORES')
+    if head[2] and score(head[2]) <= now_ms then
+      wake_up(wake)
+    end
+  end
+end
+
 -- pause_left is for how many ms more a queue is paused: 0 until it is resumed, nil where it is not paused.
 local function pause_left(until_ms, now_ms)
   if until_ms == 0 then
     return 0
   end
   return until_ms and until_ms > now_ms and until_ms - now_ms or nil
-end
-
--- score reads a ZSET's score; Lua knows no word for infinity.
-local function score(text)
-  return tonumber(text) or (text == 'inf' and math.huge or -math.huge)
 end
 
 -- append adds two values to a flat list.

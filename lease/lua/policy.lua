@@ -1,12 +1,13 @@
 -- policy: publishes the queue's limits, which every script follows; the newest wins, but for what somebody has pinned
--- KEYS: sessions policy
+-- KEYS: sessions policy wake
 -- ARGV: what holder digest, then per item: field value
 -- ANSWER: OK version changed
 -- what is a version, or '' for one that is made of the server's clock: the same values again change nothing. `absent` is
 -- as '' where no deployment has published, and else changes nothing. `pin`: the values hold until they are unpinned,
 -- whatever is published. `unpin`: what was published last holds again; the values are not read. A deployment has a digest
 -- of what it publishes, which is noted with its holder's name and the time for ten minutes, so that two that differ are seen.
-local sessions, policy = unpack(KEYS)
+-- A limit of what claims may give that has changed wakes somebody up.
+local sessions, policy, wake = unpack(KEYS)
 call('HDEL', sessions, '')
 local what, digest, now = ARGV[1], ARGV[3], now_us()
 local now_ms = math.floor(now / 1000)
@@ -32,11 +33,13 @@ if version <= old or (what == 'absent' and old > 0 and (stored.deployed or not n
   return {'OK', int(old), 0}
 end
 
-local writes, removals = {'version', int(version)}, {}
+local HOLDS_BACK = {concurrency = true}
+local writes, removals, wakes = {'version', int(version)}, {}, false
 local function put(field, value)
   if stored[field] == value then
     return
   end
+  wakes = wakes or HOLDS_BACK[field] and (stored[field] or '-') ~= (value or '-')
   stored[field] = value
   if value then
     append(writes, field, value)
@@ -76,4 +79,7 @@ if what ~= 'pin' and what ~= 'unpin' then
 end
 each(1, 'HDEL', policy, removals)
 call('HSET', policy, unpack(writes))
+if wakes then
+  wake_up(wake)
+end
 return {'OK', int(version), changed}

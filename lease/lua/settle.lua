@@ -17,6 +17,11 @@ if answer then
 end
 local now, now_text = now_us()
 
+local function free_places()
+  local _, _, _, concurrency = claim_limits(policy)
+  places_freed(concurrency, due, wake, math.floor(now / 1000))
+end
+
 -- Most calls hold acks alone, of leases that are all their holders': these need no look at each.
 local function acks()
   local ids, n, last = {}, 0, #ARGV
@@ -41,6 +46,7 @@ local function acks()
     end
   end
   call('HINCRBY', stats, 'acked', gone == 1 and '1' or int(gone))
+  free_places()
   if gone == n then
     return string.rep('o', n)
   end
@@ -206,6 +212,9 @@ if earliest then
   if earliest <= floor_ms or not head[2] or earliest < score(head[2]) then
     wake_up(wake)
   end
+end
+if #ended > 0 then
+  free_places()
 end
 each(2, 'ZADD', dead, to_dead)
 tally.died = #to_dead / 2
