@@ -52,6 +52,8 @@ var limits = []limit{
 	number("dead_keep", inNumber, 0, 1_000_000_000, true, "all", func(p *Policy) **int { return &p.DeadKeep }),
 	duration("dead_age", "dead_age_ms", 1000, 100*yearInDays*dayInMillis, true, "none", func(p *Policy) *time.Duration { return &p.DeadAge }),
 	number("concurrency", inNumber, 0, 1_000_000_000, true, "none", func(p *Policy) **int { return &p.Concurrency }),
+	number("rate", inNumber, 0, 1_000_000, true, "none", func(p *Policy) **int { return &p.Rate }),
+	duration("rate_interval", "rate_interval_ms", 1, dayInMillis, true, "1s", func(p *Policy) *time.Duration { return &p.RateInterval }),
 }
 
 // LimitNames lists the limits of a policy by the names that people write.
@@ -208,6 +210,9 @@ func (l *limit) wants() string {
 	text := unit + l.text(l.least) + " to " + l.text(l.most)
 	if l.optional {
 		text += ", or none"
+	}
+	if l.name == "rate" {
+		text += "; with its interval as 100/1s"
 	}
 	return text
 }

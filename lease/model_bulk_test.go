@@ -48,6 +48,13 @@ func (w *world) publish() {
 		p.Concurrency = orTakenAway(same.Concurrency)
 		w.Wake = w.Wake || !assert.ObjectsAreEqual(before, same.Concurrency)
 	}
+	if draws("rate") { // which nobody uses up twice while the test runs
+		before := same.Rate
+		same.Rate, same.RateInterval = draw(w, rapid.SampledFrom([]*int{nil, ptr(0), ptr(1), ptr(2)}), "starts"), hour
+		p.Rate, p.RateInterval = orTakenAway(same.Rate), time.Hour
+		w.Wake = w.Wake || !assert.ObjectsAreEqual(before, same.Rate) || !w.rated
+		w.rated = true
+	}
 	if draws("delays") {
 		same.MaxDelay = draw(w, rapid.SampledFrom([]int64{0, hour - 1, hour, 168 * hour}), "longest")
 		p.MaxDelay = ptr(millis(same.MaxDelay))
@@ -91,6 +98,12 @@ func (w *world) resume() {
 	done := w.call(1, func() (err error) { was, err = store.Resume(w.ctx); return err })
 	require.Equal(w.t, w.Resume(done[0].When), done[0].Rest)
 	require.Equal(w.t, done[0].Rest == "p", was)
+}
+
+// passRate lets the time pass that the last starts take of the rate.
+func (w *world) passRate() {
+	w.RateNext = 0
+	require.NoError(w.t, w.b.rdb.HDel(w.ctx, w.b.key("policy"), "rate_next_us").Err())
 }
 
 func orTakenAway(limit *int) *int {

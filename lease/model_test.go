@@ -31,6 +31,7 @@ type world struct {
 	before  int64 // the highest fence before the call
 	cursors map[string]*bulkCursor
 	raw     rawProcess
+	rated   bool // the rate's interval was published
 }
 
 // A bulkCursor is one bulk call after the other, as the store and as the model count them.
@@ -57,7 +58,7 @@ func TestAnyOrderOfCallsLeavesWhatTheModelSays(t *testing.T) {
 				"exchange": w.step(w.exchange), "expire": w.step(w.expire), "cancel": w.step(w.cancel),
 				"redrive": w.step(w.redrive), "redrive on": w.step(w.redriveNext), "purge": w.step(w.purge), "purge on": w.step(w.purgeNext), "retain": w.step(w.retain),
 				"reschedule": w.step(w.reschedule), "bury by ID": w.step(w.buryByID), "edit": w.step(w.edit), "import": w.step(w.imports),
-				"publish": w.step(w.publish), "pause": w.step(w.pause), "resume": w.step(w.resume), "drain wake": w.step(w.drainWake), "pass on": w.step(w.passOn),
+				"publish": w.step(w.publish), "pause": w.step(w.pause), "resume": w.step(w.resume), "pass the rate": w.step(w.passRate), "drain wake": w.step(w.drainWake), "pass on": w.step(w.passOn),
 				"lose a record": w.step(w.loseRecord), "forget sessions": w.step(w.forgetSessions),
 				"lossy claim": w.step(w.lossyClaim), "raw call": w.step(w.rawCall), "raw repeat": w.step(w.rawRepeat),
 				"raw seal": w.step(w.rawSeal), "raw stranger": w.step(w.rawStranger), "begin a record": w.step(w.beginRecord),

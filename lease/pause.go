@@ -12,6 +12,7 @@ import (
 const (
 	HeldPaused      = "paused"      // the queue is paused
 	HeldConcurrency = "concurrency" // as many jobs are in processing as the policy allows; whatever frees a place wakes a waiter
+	HeldRate        = "rate"        // as many jobs were started as the policy's rate allows; NextDue says when the next one may
 )
 
 // longestPause bounds until when a queue can be paused: the scripts take no later time.

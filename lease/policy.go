@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/leaseq/leaseq/internal/script"
@@ -27,6 +28,8 @@ type Policy struct {
 	HeaderLimit   *int           // bytes of names and values together; default 4 KiB, which is the most
 	MaxLength     *int           // jobs in due and processing, above which an enqueue is refused; default: none
 	Concurrency   *int           // jobs in processing, of all holders together, at which a claim gives no more; default, and 0: none
+	Rate          *int           // jobs started in each RateInterval, by all holders together; default, and 0: no limit
+	RateInterval  time.Duration  // default 1 s
 	MaxDelay      *time.Duration // how far ahead a due time may be asked for; default 7 days
 	DeadKeep      *int           // dead jobs that sweepers keep, the newest; default: all
 	DeadAge       time.Duration  // how long they keep a dead job; default: for ever
@@ -156,11 +159,15 @@ func (p *Policy) checkRange() error {
 }
 
 // Set sets one limit from the texts in which people write it: its name, as "lease", "max_retries" or "payload_limit", and a
-// duration as 30s, a whole number, or none. The error says what the names are, or what is wanted.
+// duration as 30s, a whole number, or none. The rate can have its interval with it, as 100/1s. The error says what the names
+// are, or what is wanted.
 func (p *Policy) Set(name, value string) error {
 	l, err := limitNamed(name)
 	if err != nil {
 		return err
+	}
+	if rate, interval, both := strings.Cut(value, "/"); both && name == "rate" {
+		return errors.Join(p.Set(name, rate), p.Set("rate_interval", interval))
 	}
 	n, err := l.parse(value)
 	if err == nil {

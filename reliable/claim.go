@@ -29,7 +29,8 @@ type Batch struct {
 	Jobs []*Job
 	// NextDue is how long until the next job is due, if nothing changes; 0 where nothing is known, or one is due now.
 	NextDue time.Duration
-	// Held says why jobs that are due were not given: "" where there is no such reason, [HeldPaused] or [HeldConcurrency].
+	// Held says why jobs that are due were not given: "" where there is no such reason, [HeldPaused],
+	// [HeldConcurrency] or [HeldRate].
 	Held string
 }
 

@@ -70,3 +70,31 @@ func TestAClaimByHandThatIsHeldBackSaysWhy(t *testing.T) {
 		require.NoError(t, job.Ack(t.Context()))
 	}
 }
+
+// A consumer that is held back by the rate sleeps until the next start is allowed, and starts then.
+func TestAConsumerComesWhenTheRateAllowsTheNextStart(t *testing.T) {
+	t.Parallel()
+	q := newQueue(t, &reliable.QueueOptions{Rate: 1, RateInterval: 1500 * time.Millisecond})
+	put(t, q, jobs("k", 3)...)
+	fences := make(chan int64, 3)
+	c, _ := watched(t, q, reliable.HandlerFunc(func(_ context.Context, job *reliable.Job) error {
+		fences <- job.Fence()
+		return nil
+	}), &reliable.ConsumerOptions{WakeFallback: 20 * time.Second})
+	last := receive(t, fences)
+	before := callsOf(t, q)
+	for range 2 {
+		next := receive(t, fences)
+		assert.GreaterOrEqual(t, next-last, int64(1_489_000), "not before its time")
+		assert.Less(t, next-last, int64(6_500_000), "not at the fallback only")
+		last = next
+	}
+	assert.Less(t, callsOf(t, q)-before, 15, "it does not spin")
+	require.NoError(t, c.Health(t.Context()))
+	put(t, q, job("k"))
+	batch, err := q.Claim(t.Context(), 1, nil)
+	require.NoError(t, err)
+	assert.Equal(t, []any{0, reliable.HeldRate}, []any{len(batch.Jobs), batch.Held})
+	assert.Positive(t, batch.NextDue)
+	receive(t, fences)
+}

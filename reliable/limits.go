@@ -38,6 +38,13 @@ func (o *QueueOptions) validateLimits() error {
 	if n := o.Concurrency; n < 0 || n > maxLength {
 		errs = append(errs, fmt.Errorf("Concurrency is %d: want 1 to %d, or 0 for no limit", n, maxLength))
 	}
+	if n := o.Rate; n < 0 || n > maxLimit {
+		errs = append(errs, fmt.Errorf("Rate is %d: want 1 to %d, or 0 for no limit", n, maxLimit))
+	}
+	between("RateInterval", o.RateInterval, time.Millisecond, maxLease)
+	if o.RateInterval != 0 && o.Rate == 0 {
+		errs = append(errs, fmt.Errorf("RateInterval is %v without a Rate: want both, or neither", o.RateInterval))
+	}
 	return errors.Join(errs...)
 }
 
@@ -51,7 +58,8 @@ func (o *QueueOptions) policy() *lease.Policy {
 		MaxDelay: new(cmp.Or(o.MaxDelay, DefaultMaxDelay)), JobTimeout: cmp.Or(o.JobTimeout, lease.NoLimit), MaxLease: cmp.Or(o.MaxLease, lease.NoLimit),
 		DeadKeep: cmp.Or(o.DeadKeep, none), DeadAge: cmp.Or(o.DeadAge, lease.NoLimit),
 	}
-	p.Concurrency = new(cmp.Or(o.Concurrency, lease.NoLimit))
+	p.Concurrency, p.Rate = new(cmp.Or(o.Concurrency, lease.NoLimit)), new(cmp.Or(o.Rate, lease.NoLimit))
+	p.RateInterval = cmp.Or(o.RateInterval, lease.NoLimit)
 	if o.ExpiryBackoff != (Backoff{}) {
 		full := o.ExpiryBackoff.withDefaults()
 		p.ExpiryBackoff, p.ExpiryCap = full.Base, full.Cap

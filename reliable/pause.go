@@ -7,10 +7,12 @@ import (
 	"github.com/leaseq/leaseq/lease"
 )
 
-// What [Batch].Held says: the queue is paused, or as many jobs are in processing as its Concurrency allows.
+// What [Batch].Held says: the queue is paused, as many jobs are in processing as its Concurrency allows, or as many were
+// started as its Rate allows.
 const (
 	HeldPaused      = lease.HeldPaused
 	HeldConcurrency = lease.HeldConcurrency
+	HeldRate        = lease.HeldRate
 )
 
 // ErrPast refuses a pause until a time that has passed.

@@ -61,6 +61,7 @@ func newPolicySetCommand(a *App) *cobra.Command {
 A limit that is lowered refuses what comes from now on, and leaves alone what is there. With --json the output is that of 'show'.`,
 		Example: `  reaper policy set orders max_length=100000
   reaper policy set orders max_retries=0 backoff_base=10s backoff_cap=1h
+  reaper policy set orders concurrency=5 rate=100/1s
   reaper policy set orders max_length=0             # producers are refused, workers go on`,
 	}, c.checkSet, c.set)
 	cmd.ValidArgsFunction = c.completeLimits("=")
@@ -125,6 +126,9 @@ func (c *policyCommand) checkSet(cmd *cobra.Command, args []string) error {
 			errs = append(errs, fmt.Errorf("%.64s is given twice: want it once", name))
 		}
 		given[name] = true
+		if name == "rate" && strings.Contains(value, "/") {
+			given["rate_interval"] = true
+		}
 		errs = append(errs, c.policy.Set(name, value))
 	}
 	if err := errors.Join(errs...); err != nil {

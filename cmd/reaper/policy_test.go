@@ -44,6 +44,10 @@ func TestLimitsArePinnedShownAndUnpinned(t *testing.T) {
 	_, err = store.Publish(t.Context(), &lease.Policy{MaxRetries: new(9)})
 	require.NoError(t, err)
 	assert.Equal(t, "pinned", limits["max_length"].From)
+	_, held := policyOf(t, s, "policy", "set", s.queue, "concurrency=5", "rate=100/10s")
+	for name, want := range map[string]string{"concurrency": "5", "rate": "100", "rate_interval": "10s"} {
+		assert.Equal(t, "pinned "+want, held[name].From+" "+held[name].Value)
+	}
 	code, out, errOut := invoke(t, nil, s.args(serverURL(t), "policy", "show", s.queue)...)
 	require.Zero(t, code, errOut)
 	for _, want := range []string{"max_retries 0 pinned 9", "max_length 1000 pinned none", "job_timeout 10m pinned none", "max_delay 168h built-in"} {
@@ -73,6 +77,10 @@ func TestMistakesAboutLimitsSayWhatWouldBeRight(t *testing.T) {
 		"set q header_limit=5000":                  "want bytes, 0 to 4096, or none",
 		"set q backoff_base=1h backoff_cap=1s":     "backoff_base is 1h, longer than backoff_cap, 1s",
 		"set q lease=1m max_lease=30s":             "lease is 1m, longer than max_lease, 30s",
+		"set q rate=x/1s":                          "rate=x: want a whole number, 0 to 1000000, or none; with its interval as 100/1s",
+		"set q rate=5/":                            "rate_interval=: want a duration as 30s, 1ms to 24h, or none",
+		"set q rate=5/1s rate_interval=2s":         "rate_interval is given twice",
+		"set q concurrency=-1":                     "want a whole number, 0 to 1000000000, or none",
 		"unset q":                                  "or --all",
 		"unset q leases":                           "want one of lease",
 		"unset q lease --all":                      "and not both",

@@ -55,6 +55,8 @@ type Policy struct {
 	DeadKeep                  *int  // nil: all
 	DeadAge                   int64 // ms; 0: none
 	Concurrency               *int  // nil, 0: none
+	Rate                      *int  // nil, 0: none
+	RateInterval              int64 // ms
 
 	Paused      bool
 	PausedUntil int64 // ms; 0: until it is resumed
@@ -110,6 +112,7 @@ type Partition struct {
 	Holders  map[string]string  // by session
 	Policy   Policy
 	Fence    int64
+	RateNext int64 // µs, when the last start's share of the rate is over
 	Wake     bool
 	Stub     string
 

@@ -92,7 +92,8 @@ func (p *Partition) Claim(now int64, c *Claim, first int64) Claimed {
 	out := Claimed{IDs: []string{}, Lease: max(c.Lease, p.Policy.Lease), NextDue: Exactly(-1)}
 	taken, bytes := 0, 0
 	room := p.room()
-	most := min(c.N, room)
+	rate := p.rateAt(now)
+	most := min(c.N, room, rate.starts)
 	if p.paused(now) {
 		out.Held, most = "paused", 0
 	}
@@ -116,9 +117,12 @@ func (p *Partition) Claim(now int64, c *Claim, first int64) Claimed {
 		p.Fence = max(p.Fence, first+int64(i))
 	}
 	p.count("claimed", len(out.IDs))
+	rate.take(p, len(out.IDs))
 	out.NextDue = p.nextDue(now, out.Held)
 	if out.NextDue.At == 0 && len(out.IDs) >= room {
 		out.Held, out.NextDue = "concurrency", Exactly(-1)
+	} else if out.NextDue.At == 0 && len(out.IDs) >= rate.starts {
+		out.Held, out.NextDue = "rate", rate.wait(p, now)
 	}
 	if out.NextDue.At == 0 && taken+freed > 0 {
 		p.Wake = true

@@ -4,8 +4,8 @@
 -- ANSWER: OK lease_ms next_due_ms held first_fence n missing now_ms heads ids, then per job: record | SHORT lease_ms | AGAIN what | STALE | NOSESSION
 -- seen is the highest fence that this session was given: what it leased beyond was never seen, and goes back first.
 -- The stored answer is `first_fence n expiry`. next_due_ms is -1 where nothing is due at all. stub stands in for a
--- record that is missing. held says why jobs are not given although they are due: '', paused, or concurrency (as many
--- are in processing as the policy allows); next_due_ms is then when that ends, at the earliest, and -1 where nobody knows. A lease_ms of 0 is the published one; a shorter one than that is refused (SHORT). heads has a
+-- record that is missing. held says why jobs are not given although they are due: '', paused, concurrency (as many
+-- are in processing as the policy allows), or rate (as many were started); next_due_ms is then when that ends, at the earliest, and -1 where nobody knows. A lease_ms of 0 is the published one; a shorter one than that is refused (SHORT). heads has a
 -- line for each job, `due length counts`, counts where there are any; ids are all IDs, one after the other, length is one's.
 local sessions, due, processing, dead, jobs, leases, counts, errors, fence, policy, stats, wake = unpack(KEYS)
 call('HDEL', sessions, '')
@@ -55,10 +55,20 @@ if old_first and tonumber(old_n) > 0 and tonumber(old_first) + tonumber(old_n) -
   end
 end
 
-local lease, limit, paused, concurrency = claim_limits(policy)
+local lease, limit, paused, concurrency, rate, interval, next_us = claim_limits(policy)
 local room, freed = math.huge, #released -- places in processing; what this claim has given back
 if concurrency and concurrency > 0 then
   room, freed = concurrency - call('ZCARD', processing), #dropped
+end
+-- A start takes each_us of the rate; next_us is when the last one's is over. The next may come slack_us before that, since
+-- nobody comes in time to the microsecond: so that as many may start at once as 100 ms make up, and one at least. next_us is
+-- never further ahead than starts can make it: a clock that steps back, or a rate that is raised, does not stop the queue.
+local starts, each_us, slack_us = math.huge, nil, nil
+if rate and rate > 0 then
+  each_us = 1000 * math.max(interval, 1) / rate
+  slack_us = math.max((math.floor(1e5 / each_us) - 1) * each_us, math.min(each_us / 2, 10000))
+  next_us = math.min(math.max(next_us or 0, now), now + slack_us + each_us)
+  starts = math.floor((now + slack_us - next_us) / each_us + 1.000001)
 end
 local asked = tonumber(ARGV[5])
 if asked > 0 and asked < lease then
@@ -84,7 +94,7 @@ local ready, next_due = #due_ids, -1
 while ready > 0 and score(due_times[ready]) > floor_ms do
   ready = ready - 1
 end
-local wanted, max_bytes = math.max(math.min(n, ready, room), 0), tonumber(ARGV[6])
+local wanted, max_bytes = math.max(math.min(n, ready, room, starts), 0), tonumber(ARGV[6])
 local held, pause = '', pause_left(paused, floor_ms)
 if pause then
   held, wanted = 'paused', 0
@@ -141,6 +151,10 @@ if n_ids > 0 then
   call('ZADD', processing, unpack(scores))
   call('HSET', leases, unpack(tokens))
   call('HINCRBY', stats, 'claimed', count_text)
+  if each_us then
+    next_us = math.floor(next_us + n_ids * each_us + 0.5)
+    call('HSET', policy, 'rate_next_us', int(next_us))
+  end
   if call('HLEN', counts) > 0 then
     for i, text in ipairs(call('HMGET', counts, unpack(ids))) do
       if text and not string.find(text, '[^%d %-]') then
@@ -157,6 +171,9 @@ if pause then
   next_due = next_due >= 0 and pause > 0 and math.min(math.max(next_due, pause), 1e12) or -1
 elseif next_due == 0 and n_ids >= room then
   held, next_due = 'concurrency', -1 -- whatever frees a place wakes somebody up
+elseif next_due == 0 and n_ids >= starts then
+  -- Looks are 10 ms apart, where that much can be caught up: at a high rate some may start at each.
+  held, next_due = 'rate', math.max(math.ceil((next_us - slack_us - now) / 1000), slack_us > 10000 and 10 or 1)
 end
 if next_due == 0 and take + freed > 0 then
   wake_up(wake)

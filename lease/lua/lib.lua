@@ -3,6 +3,7 @@
 -- What holds where nothing was published.
 local DEFAULTS = {
   lease_ms = 15000, max_retries = 20, max_expiries = 5, expiry_backoff_base_ms = 0, expiry_backoff_cap_ms = 0, max_delay_ms = 604800000,
+  rate_interval_ms = 1000,
 }
 
 -- published reads numbers of the queue's policy, nil where there is no such limit. What is no whole number, as `-` for a
@@ -11,7 +12,7 @@ local function published(policy, ...)
   local values = call('HMGET', policy, ...)
   for i = 1, select('#', ...) do
     local value = tonumber(values[i] or '')
-    values[i] = value and value >= 0 and value < 1e15 and value % 1 == 0 and value or DEFAULTS[select(i, ...)]
+    values[i] = value and value >= 0 and value < 9e15 and value % 1 == 0 and value or DEFAULTS[select(i, ...)]
   end
   return unpack(values, 1, select('#', ...))
 end
@@ -24,8 +25,9 @@ end
 -- What claims keep of the policy, read once in a script: a settle in the same one needs it, too.
 local claim_limits_read
 local function claim_limits(policy)
-  claim_limits_read = claim_limits_read or {published(policy, 'lease_ms', 'payload_limit', 'paused_until_ms', 'concurrency')}
-  return unpack(claim_limits_read, 1, 4)
+  claim_limits_read = claim_limits_read or {published(policy, 'lease_ms', 'payload_limit', 'paused_until_ms', 'concurrency',
+    'rate', 'rate_interval_ms', 'rate_next_us')}
+  return unpack(claim_limits_read, 1, 7)
 end
 
 -- places_freed wakes somebody up where jobs have waited for a place in processing, which has become free: the queue's

@@ -33,7 +33,7 @@ if version <= old or (what == 'absent' and old > 0 and (stored.deployed or not n
   return {'OK', int(old), 0}
 end
 
-local HOLDS_BACK = {concurrency = true}
+local HOLDS_BACK = {concurrency = true, rate = true, rate_interval_ms = true}
 local writes, removals, wakes = {'version', int(version)}, {}, false
 local function put(field, value)
   if stored[field] == value then
