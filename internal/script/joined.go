@@ -50,6 +50,7 @@ func Join(first, second *Script) *Script {
 // the look at the clock.
 func joinedBody(first, second *Script, all []string) string {
 	var b strings.Builder
+	b.WriteString("local joined = true\n")
 	b.WriteString("local clock, read, text = now_us, nil, nil\n")
 	b.WriteString("local function now_us()\n  if not read then\n    read, text = clock()\n  end\n  return read, text\nend\n\n")
 	fmt.Fprintf(&b, "local function first_half(KEYS, ARGV)\n%send\n\n", first.body)

@@ -55,7 +55,9 @@ if old_first and tonumber(old_n) > 0 and tonumber(old_first) + tonumber(old_n) -
   end
 end
 
-local lease, limit, paused, concurrency, rate, interval, next_us = claim_limits(policy)
+local limits = claim_limits(policy)
+local lease, limit, paused, concurrency = whole(limits[1], DEFAULTS.lease_ms), whole(limits[2]), whole(limits[3]), whole(limits[4])
+local rate, interval, next_us = whole(limits[5]), whole(limits[6], DEFAULTS.rate_interval_ms), whole(limits[7])
 local room, freed = math.huge, #released -- places in processing; what this claim has given back
 if concurrency and concurrency > 0 then
   room, freed = concurrency - call('ZCARD', processing), #dropped

@@ -6,13 +6,18 @@ local DEFAULTS = {
   rate_interval_ms = 1000,
 }
 
--- published reads numbers of the queue's policy, nil where there is no such limit. What is no whole number, as `-` for a
--- limit that was taken away, is not published.
+-- whole reads a number of the queue's policy. What is no whole number, as `-` for a limit that was taken away, is not
+-- published: then otherwise holds.
+local function whole(text, otherwise)
+  local value = text and tonumber(text)
+  return value and value >= 0 and value < 9e15 and value % 1 == 0 and value or otherwise
+end
+
+-- published reads numbers of the queue's policy, nil where there is no such limit.
 local function published(policy, ...)
   local values = call('HMGET', policy, ...)
   for i = 1, select('#', ...) do
-    local value = tonumber(values[i] or '')
-    values[i] = value and value >= 0 and value < 9e15 and value % 1 == 0 and value or DEFAULTS[select(i, ...)]
+    values[i] = whole(values[i], DEFAULTS[select(i, ...)])
   end
   return unpack(values, 1, select('#', ...))
 end
@@ -22,12 +27,12 @@ local function score(text)
   return tonumber(text) or (text == 'inf' and math.huge or -math.huge)
 end
 
--- What claims keep of the policy, read once in a script: a settle in the same one needs it, too.
+-- What claims keep of the policy is read once in a script: a settle in the same one needs some of it, too.
 local claim_limits_read
 local function claim_limits(policy)
-  claim_limits_read = claim_limits_read or {published(policy, 'lease_ms', 'payload_limit', 'paused_until_ms', 'concurrency',
-    'rate', 'rate_interval_ms', 'rate_next_us')}
-  return unpack(claim_limits_read, 1, 7)
+  claim_limits_read = claim_limits_read or call('HMGET', policy, 'lease_ms', 'payload_limit', 'paused_until_ms', 'concurrency',
+    'rate', 'rate_interval_ms', 'rate_next_us')
+  return claim_limits_read
 end
 
 -- places_freed wakes somebody up where jobs have waited for a place in processing, which has become free: the queue's

@@ -18,8 +18,13 @@ end
 local now, now_text = now_us()
 
 local function free_places()
-  local _, _, _, concurrency = claim_limits(policy)
-  places_freed(concurrency, due, wake, math.floor(now / 1000))
+  local concurrency
+  if joined then
+    concurrency = claim_limits(policy)[4] -- the claim behind it needs them all
+  else
+    concurrency = call('HGET', policy, 'concurrency')
+  end
+  places_freed(whole(concurrency), due, wake, math.floor(now / 1000))
 end
 
 -- Most calls hold acks alone, of leases that are all their holders': these need no look at each.

@@ -1,6 +1,9 @@
 -- lib: put before the body of every script by the loader. Nothing here writes but session_store and wake_up.
 local call = redis.call
 
+-- joined says that the body of another script comes in the same call: the loader joins some.
+local joined = false
+
 -- int writes a whole number in full. Lua's own conversion keeps 14 digits, and a fence has 16. Written in two parts it
 -- takes half as long as with %.0f, and %d takes 32 bits on small machines.
 local function int(n)
