@@ -74,7 +74,7 @@ func TestAClaimByHandThatIsHeldBackSaysWhy(t *testing.T) {
 // A consumer that is held back by the rate sleeps until the next start is allowed, and starts then.
 func TestAConsumerComesWhenTheRateAllowsTheNextStart(t *testing.T) {
 	t.Parallel()
-	q := newQueue(t, &reliable.QueueOptions{Rate: 1, RateInterval: 1500 * time.Millisecond})
+	q := newQueue(t, &reliable.QueueOptions{Rate: 1, RatePer: 1500 * time.Millisecond})
 	put(t, q, jobs("k", 3)...)
 	fences := make(chan int64, 3)
 	c, _ := watched(t, q, reliable.HandlerFunc(func(_ context.Context, job *reliable.Job) error {

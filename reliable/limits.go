@@ -41,9 +41,9 @@ func (o *QueueOptions) validateLimits() error {
 	if n := o.Rate; n < 0 || n > maxLimit {
 		errs = append(errs, fmt.Errorf("Rate is %d: want 1 to %d, or 0 for no limit", n, maxLimit))
 	}
-	between("RateInterval", o.RateInterval, time.Millisecond, maxLease)
-	if o.RateInterval != 0 && o.Rate == 0 {
-		errs = append(errs, fmt.Errorf("RateInterval is %v without a Rate: want both, or neither", o.RateInterval))
+	between("RatePer", o.RatePer, time.Millisecond, maxLease)
+	if o.RatePer != 0 && o.Rate == 0 {
+		errs = append(errs, fmt.Errorf("RatePer is %v without a Rate: want both, or neither", o.RatePer))
 	}
 	return errors.Join(errs...)
 }
@@ -59,7 +59,7 @@ func (o *QueueOptions) policy() *lease.Policy {
 		DeadKeep: cmp.Or(o.DeadKeep, none), DeadAge: cmp.Or(o.DeadAge, lease.NoLimit),
 	}
 	p.Concurrency, p.Rate = new(cmp.Or(o.Concurrency, lease.NoLimit)), new(cmp.Or(o.Rate, lease.NoLimit))
-	p.RateInterval = cmp.Or(o.RateInterval, lease.NoLimit)
+	p.RateInterval = cmp.Or(o.RatePer, lease.NoLimit)
 	if o.ExpiryBackoff != (Backoff{}) {
 		full := o.ExpiryBackoff.withDefaults()
 		p.ExpiryBackoff, p.ExpiryCap = full.Base, full.Cap

@@ -216,7 +216,7 @@ func TestTheNewestDeploymentsOptionsHoldAsAWhole(t *testing.T) {
 	}
 	publish(&reliable.QueueOptions{
 		MaxLength: intp(0), HeaderLimit: intp(0), MaxDelay: time.Second, PayloadLimit: 12, MaxRetries: intp(0), MaxExpiries: intp(0),
-		JobTimeout: time.Second, MaxLease: time.Minute, Concurrency: 7, Rate: 5, RateInterval: time.Minute, ExpiryBackoff: reliable.Backoff{Base: time.Second},
+		JobTimeout: time.Second, MaxLease: time.Minute, Concurrency: 7, Rate: 5, RatePer: time.Minute, ExpiryBackoff: reliable.Backoff{Base: time.Second},
 	})
 	q := queueOn(t, rdb, name, nil)
 	_, err := q.Enqueue(t.Context(), job("k"))
@@ -241,13 +241,13 @@ func TestLimitsThatCannotBeAreRefusedAllAtOnce(t *testing.T) {
 	t.Parallel()
 	_, err := reliable.New(redistest.Client(t), "limits", &reliable.QueueOptions{
 		MaxDelay: -1, MaxLength: intp(-1), HeaderLimit: intp(reliable.MaxHeaders + 1), JobTimeout: 1, MaxLease: time.Second,
-		Concurrency: -1, Rate: 1_000_001, RateInterval: 1,
+		Concurrency: -1, Rate: 1_000_001, RatePer: 1,
 	})
 	for _, part := range []string{
 		"MaxDelay is -1ns: want 1ms to 876000h0m0s", "MaxLength is -1: want 0 to 1000000000", "HeaderLimit is 4097: want 0 to 4096 bytes",
 		"JobTimeout is 1ns: want 1ms to 8760h0m0s", "MaxLease is 1s: want 15s to 24h0m0s",
 		"Concurrency is -1: want 1 to 1000000000, or 0 for no limit",
-		"Rate is 1000001: want 1 to 1000000, or 0 for no limit", "RateInterval is 1ns: want 1ms to 24h0m0s",
+		"Rate is 1000001: want 1 to 1000000, or 0 for no limit", "RatePer is 1ns: want 1ms to 24h0m0s",
 	} {
 		assert.ErrorContains(t, err, part)
 	}

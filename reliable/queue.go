@@ -75,12 +75,12 @@ type QueueOptions struct {
 	// included: 1 to 1,000,000,000. A claim gives no more, and says so in Held; whatever frees a place wakes a waiter. A job whose
 	// worker was killed keeps its place until its lease runs out. Default: no limit.
 	Concurrency int
-	// Rate is how many jobs may be started in each RateInterval, by all processes together, spread evenly: at a moment as many
+	// Rate is how many jobs may be started in each RatePer, by all processes together, spread evenly: at a moment as many
 	// as 100 ms make up, and one at least; 1 to 1,000,000. A claim gives no more, and says so in Held. A claim counts as a start, also
 	// where the job is given back unstarted, as by a shutdown. Default: no limit.
 	Rate int
-	// RateInterval is 1 ms to 24 h. Default 1 s.
-	RateInterval time.Duration
+	// RatePer is 1 ms to 24 h. Default 1 s.
+	RatePer time.Duration
 	// Effects are the settings of what jobs do once: see [Job.Once].
 	Effects EffectOptions
 	// Logger for what goes on in the background. Default: none.

@@ -181,43 +181,6 @@ func runOut(s *operatorSite) error {
 	return s.counters(map[string]int{"enqueued": n, "acked": n, "expired": n, "refused": 0})
 }
 
-// publishAndLook does what neither changes a job nor belongs to a session.
-func publishAndLook(s *operatorSite) error {
-	if err := s.enqueue(s.store, "looked-at", time.Hour); err != nil {
-		return err
-	}
-	for n := 0; n < 2 || !s.net.enough("policy", "limits", "wake", "trim", "stats", "inspect", "retain"); n++ {
-		_, err := s.store.Publish(background(), &lease.Policy{PayloadLimit: 1000 + n})
-		err = errors.Join(err, pinAndUnpin(s.store, 1000+n))
-		limit := s.sure.HGet(background(), s.key("policy"), "payload_limit").Val()
-		err = errors.Join(err, want("payload limit", fmt.Sprint(1000+n), limit), s.store.Wake(background()))
-		wakes := s.sure.LLen(background(), s.key("wake")).Val()
-		_, removed, trimErr := s.store.TrimSessions(background(), "0")
-		err = errors.Join(err, want("wake-ups", int64(1), wakes), trimErr, want("trimmed sessions", int64(0), removed))
-		_, _, keepErr := s.store.Retain(background(), 1) // nothing is dead, and all is kept
-		stats, statsErr := s.store.Stats(background())
-		infos, inspectErr := s.store.Inspect(background(), []string{"looked-at"})
-		err = errors.Join(err, keepErr, statsErr, want("due", int64(1), stats.Due), inspectErr)
-		if err == nil {
-			err = want("place", lease.Due, infos[0].Place)
-		}
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// pinAndUnpin takes a limit away from deployments, and gives it back.
-func pinAndUnpin(store *lease.Store, published int) error {
-	_, err := store.Pin(background(), &lease.Policy{PayloadLimit: 7})
-	pinned, readErr := store.PolicyState(background())
-	err = errors.Join(err, readErr, want("pinned limit", 7, pinned.PayloadLimit))
-	_, unpinErr := store.Unpin(background())
-	left, readErr := store.PolicyState(background())
-	return errors.Join(err, unpinErr, readErr, want("limit after the pin", published, left.PayloadLimit))
-}
-
 // Enqueues whose callers leave are told by their IDs: of these every reply is dropped, or every request.
 const (
 	leftRan   = "left-ran-"
@@ -226,13 +189,13 @@ const (
 
 // leaverAction says what becomes of an enqueue whose caller is going to leave; false means that it is none.
 func leaverAction(call scriptCall) (netfault.Action, bool) {
-	if call.Name != "enqueue" || len(call.Args) < 5 {
+	if call.Name != "enqueue" || len(call.Args) < 8 {
 		return netfault.Pass, false
 	}
 	switch {
-	case strings.HasPrefix(call.Args[4], leftRan):
+	case strings.HasPrefix(call.Args[7], leftRan):
 		return netfault.DropReply, true
-	case strings.HasPrefix(call.Args[4], leftNever):
+	case strings.HasPrefix(call.Args[7], leftNever):
 		return netfault.DropRequest, true
 	}
 	return netfault.Pass, false
