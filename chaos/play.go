@@ -268,14 +268,21 @@ func (s *storm) overdue(ctx context.Context) (due, expired int64, err error) {
 // come, is the machine's; that they are is what the drain demands.
 func (s *storm) catchUp(ctx context.Context) {
 	began := time.Now()
-	ctx, cancel := context.WithDeadline(ctx, s.began.Add(s.Duration-s.last))
+	end := s.began.Add(s.Duration - s.last)
+	if whole := began.Add(s.calm); end.Before(whole) {
+		end = whole // on a busy machine the last fault took its time to be healed
+	}
+	ctx, cancel := context.WithDeadline(ctx, end)
 	defer cancel()
 	var late int64
+	var failed error
 	swept := false
 	for !s.quiet(ctx, func(ctx context.Context) (int64, error) {
 		due, expired, err := s.overdue(ctx)
 		if err == nil {
 			late, swept = expired, swept || expired == 0
+		} else if ctx.Err() == nil {
+			failed = err
 		}
 		return due + expired, err
 	}) {
@@ -283,7 +290,7 @@ func (s *storm) catchUp(ctx context.Context) {
 			continue
 		}
 		if !swept {
-			s.problem("in %v after the last fault the leases that had run out were never all taken: at last there were %d", s.calm, late)
+			s.problem("in %v after the last fault the leases that had run out were never all taken: at last there were %d (last failed look: %v)", time.Since(began).Round(time.Millisecond), late, failed)
 		}
 		return
 	}
