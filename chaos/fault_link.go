@@ -15,7 +15,7 @@ func linkFaults() []Fault {
 	return []Fault{
 		{
 			Name: "reply-drop", Row: 5, Lane: Links, Available: needLinks,
-			What:   "one in 20 replies to a worker and to the producers is lost after the server ran the command",
+			What:   "the first reply, and one in 20 after it, to a worker and to the producers is lost after the server ran the command",
 			Leases: [2]float64{0.5, 2}, Inject: dropReplies,
 		},
 		{
@@ -61,13 +61,15 @@ func dropReplies(ctx context.Context, in *Injection) error {
 	return nil
 }
 
-// sometimesDrop drops the replies to one command in 20 that runs a script.
+// sometimesDrop drops the replies to the first command that runs a script, and to one in 20 after it.
 func sometimesDrop(rng *rand.Rand) func([]string) netfault.Action {
 	var mu sync.Mutex
+	first := true
 	return func(cmd []string) netfault.Action {
 		mu.Lock()
 		defer mu.Unlock()
-		if len(cmd) > 1 && (equalFold(cmd[0], "evalsha") || equalFold(cmd[0], "eval")) && rng.IntN(20) == 0 {
+		if len(cmd) > 1 && (equalFold(cmd[0], "evalsha") || equalFold(cmd[0], "eval")) && (first || rng.IntN(20) == 0) {
+			first = false
 			return netfault.DropReply
 		}
 		return netfault.Pass
