@@ -56,7 +56,8 @@ func (c *crew) stop() error {
 	for _, p := range c.workers {
 		select {
 		case <-p.Done():
-			if !p.Success() {
+			// A worker that was started just now does not listen for the signal yet, and has taken nothing: it ends by it.
+			if !p.Success() && p.How() != "signal: terminated" {
 				errs = append(errs, fmt.Errorf("a worker ended with %s: %s", p.How(), p.Said()))
 			}
 		case <-timeout:
