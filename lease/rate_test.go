@@ -3,6 +3,7 @@ package lease
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -160,6 +161,9 @@ func TestManyClaimersKeepTheRateExactly(t *testing.T) {
 		want := int(took-lost) / each
 		told := fmt.Sprintf("in %d µs, of which nobody came for %d", took, lost)
 		assert.LessOrEqual(t, len(starts), want+burst+2, told)
-		assert.GreaterOrEqual(t, len(starts), want*2/3, told) // claimers that stand still, on a busy machine, take no start
+		if strings.HasSuffix(t.Name(), "/miniredis") {
+			want = want * 2 / 3 // whose scripts take so long on a busy machine that claimers come late by less than counts as lost
+		}
+		assert.GreaterOrEqual(t, len(starts), want-2, told)
 	})
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/leaseq/leaseq/lease"
 )
 
-// dispatcher is what the one goroutine knows that claims, hands jobs to workers, and settles: all in one round trip at
-// a time, with whatever has come together while the last one was under way.
+// dispatcher is what the one goroutine knows that claims, hands jobs to workers, and settles: all in one round trip, with
+// whatever has come together while the last one was under way, and in a second one beside it where that is worthwhile.
 type dispatcher struct {
 	free    int                // slots without a job
 	held    map[*work]struct{} // claimed and not settled

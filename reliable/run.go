@@ -228,7 +228,8 @@ func (in *inbox) put(w *work) {
 	}
 }
 
-// takeAll takes what has come together, and wants to be told of whatever comes next; what was taken before is given back, for its room.
+// takeAll takes what has come together, and wants to be told of whatever comes next; what was taken before is given back,
+// for its room.
 func (in *inbox) takeAll(before []*work) []*work {
 	clear(before)
 	in.mu.Lock()

@@ -97,7 +97,8 @@ func (r *run) timeoutOf(job *Job) time.Duration {
 	return r.opts.JobTimeout
 }
 
-// returned notes what a handler returned, and the cause of its context's end, if that had ended. Nothing of w is touched before it is certain that w was not abandoned.
+// returned notes what a handler returned, and the cause of its context's end, if that had ended. Nothing of w is touched
+// before it is certain that w was not abandoned.
 func (r *run) returned(w *work, err, cause error) {
 	r.late.remove(w)
 	if !w.phase.CompareAndSwap(phaseRunning, phaseOver) {

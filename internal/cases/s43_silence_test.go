@@ -77,7 +77,8 @@ func filled(t *testing.T, p *netfault.Proxy, rdb *redis.Client, queue string) {
 	require.GreaterOrEqual(t, p.Connections(), poolSize)
 }
 
-// newDeadSite is for connections that die. Beside other tests these are found out later, and leases are longer.
+// newDeadSite is for connections that die. Where leaseq's own ones are met dead as well, a call is answered by its third
+// try, after three or five seconds: in the small form leases are longer than that by more than a beat.
 func newDeadSite(t *testing.T) *loopSite {
 	t.Helper()
 	s := newLoopSite(t, "dead connections", func(o *redis.Options) { o.PoolSize = poolSize })
@@ -159,7 +160,8 @@ func TestS43_LoopsOutliveThatAllConnectionsHaveDied(t *testing.T) {
 	assert.Zero(t, s.stats().Counters["expired"])
 }
 
-// callBound is until when a call by hand, or a claim, must be answered. It waits for a second or, where answers take longer, as beside
+// callBound is until when a call by hand, or a claim, must be answered; it was met after 5.0 s, which the full form's bound
+// hardly allows. It waits for a second or, where answers take longer, as beside
 // other tests, for twice the last one's time; and twice as long again after each dead connection.
 func callBound() time.Duration { return recoverBound + shape(5*time.Second, 0) }
 

@@ -5,8 +5,10 @@
 -- seen is the highest fence that this session was given: what it leased beyond was never seen, and goes back first.
 -- The stored answer is `first_fence n expiry`. next_due_ms is -1 where nothing is due at all. stub stands in for a
 -- record that is missing. held says why jobs are not given although they are due: '', paused, concurrency (as many
--- are in processing as the policy allows), or rate (as many were started); next_due_ms is then when that ends, at the earliest, and -1 where nobody knows. A lease_ms of 0 is the published one; a shorter one than that is refused (SHORT). heads has a
--- line for each job, `due length counts`, counts where there are any; ids are all IDs, one after the other, length is one's.
+-- are in processing as the policy allows), or rate (as many were started); next_due_ms is then when that ends, at the
+-- earliest, and -1 where nobody knows. A lease_ms of 0 is the published one; a shorter one than that is refused (SHORT).
+-- heads has a line for each job, `due length counts`, counts where there are any; ids are all IDs, one after the other,
+-- length is one's.
 local sessions, due, processing, dead, jobs, leases, counts, errors, fence, policy, stats, wake = unpack(KEYS)
 call('HDEL', sessions, '')
 local answer, rest = session_check(sessions, ARGV[1], ARGV[2])
@@ -82,8 +84,9 @@ if asked > 0 and asked < lease then
 end
 lease = math.max(asked, lease)
 
--- Of the first n + 1, how many are due, and how many of these fit into the bytes of one answer: at least one does. Records are read a few at a time, so that
--- few bytes are read in vain; where nobody knows how large they are, one at a time, after a look at its size.
+-- Of the first n + 1, how many are due, and how many of these fit into the bytes of one answer: at least one does. Records
+-- are read a few at a time, so that few bytes are read in vain; where nobody knows how large they are, one at a time, after
+-- a look at its size.
 local due_ids, due_times = {}, {}
 for i, text in ipairs(call('ZRANGE', due, '0', ARGV[4], 'WITHSCORES')) do
   if i % 2 == 1 then
