@@ -50,11 +50,11 @@ func TestAQueuesConcurrencyHoldsOverAllProcessesThoughTheyAreKilled(t *testing.T
 	_, err := s.store.Pin(t.Context(), &lease.Policy{Concurrency: new(most)})
 	require.NoError(t, err)
 	length := shape(5*time.Second, 60*time.Second)
-	s.enqueue(numberedItems("j", 200*int(length/time.Second))...)
 	running := make([]*process, workers)
 	for i := range running {
 		running[i] = s.worker(t, nil)
 	}
+	s.enqueue(numberedItems("j", 200*int(length/time.Second))...) // now: to start a process can take a busy machine seconds
 	require.Eventually(t, func() bool { n, _ := s.occupancy(t); return n == most }, 20*time.Second, time.Millisecond)
 	end, kill := time.Now().Add(length), time.Now().Add(time.Second)
 	below, longest, looks, kills := time.Time{}, time.Duration(0), 0, 0
