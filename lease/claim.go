@@ -100,27 +100,27 @@ func highestFence(reply []any) int64 {
 }
 
 // claimHead is how many elements of a claim's answer come before the jobs' records.
-const claimHead = 10
+const claimHead = 12
 
 // checkClaim reads the first fence and the number of jobs; ok is false for what is no claim's answer, or contradicts itself.
 func checkClaim(reply []any) (first, n int64, ok bool) {
 	if len(reply) < claimHead || reply[0] != "OK" {
 		return 0, 0, false
 	}
-	length, ok1 := reply[1].(int64)
-	_, ok2 := reply[2].(int64)
-	_, ok3 := reply[3].(string)
-	text, ok4 := reply[4].(string)
-	n, ok5 := reply[5].(int64)
-	_, ok6 := reply[6].(int64)
-	_, ok7 := reply[7].(int64)
-	heads, ok8 := reply[8].(string)
-	ids, ok9 := reply[9].(string)
-	first, err := strconv.ParseInt(text, 10, 64)
-	if !ok1 || !ok2 || !ok3 || !ok4 || !ok5 || !ok6 || !ok7 || !ok8 || !ok9 || err != nil || length <= 0 || first < 0 {
-		return 0, 0, false
+	var numbers [5]int64 // lease, next due, jobs, missing, now
+	for i, at := range [...]int{1, 2, 5, 6, 7} {
+		if numbers[i], ok = reply[at].(int64); !ok {
+			return 0, 0, false
+		}
 	}
-	if n < 0 || n > MaxBatch || len(reply) != claimHead+int(n) || first > math.MaxInt64-n {
+	for _, at := range [...]int{3, 4, 8, 9, 10, 11} {
+		if _, ok := reply[at].(string); !ok {
+			return 0, 0, false
+		}
+	}
+	first, err := strconv.ParseInt(reply[4].(string), 10, 64)
+	n = numbers[2]
+	if err != nil || numbers[0] <= 0 || first < 0 || n < 0 || n > MaxBatch || len(reply) != claimHead+int(n) || first > math.MaxInt64-n {
 		return 0, 0, false
 	}
 	for _, field := range reply[claimHead:] {
@@ -128,24 +128,73 @@ func checkClaim(reply []any) (first, n int64, ok bool) {
 			return 0, 0, false
 		}
 	}
+	heads := headsOf(reply, int(n))
 	for range n {
-		var size int
-		if _, size, _, heads, ok = cutHead(heads); !ok || size > len(ids) {
+		if _, ok := heads.next(); !ok {
 			return 0, 0, false
 		}
-		ids = ids[size:]
 	}
-	return first, n, heads == "" && ids == ""
+	return first, n, heads.over()
 }
 
-// cutHead reads one line of a claim's heads: the due time, the length of the ID, and the counts, if there are any.
-func cutHead(heads string) (due string, size int, counts, rest string, ok bool) {
-	line, rest, _ := strings.Cut(heads, "\n")
-	due, line, ok = strings.Cut(line, " ")
-	length, counts, _ := strings.Cut(line, " ")
-	size, err := strconv.Atoi(length)
-	return due, size, counts, rest, ok && err == nil && size >= 0
+// heads reads what a claim's answer says of its jobs beside their records.
+type heads struct {
+	dues, sizes, counts eachOr
+	ids                 string
 }
+
+func headsOf(reply []any, n int) heads {
+	dues, sizes, counts := reply[8].(string), reply[9].(string), reply[10].(string)
+	return heads{
+		dues:   eachOr{rest: dues, by: " ", all: n > 1 && !strings.Contains(dues, " ")},
+		sizes:  eachOr{rest: sizes, by: " ", all: n > 1 && !strings.Contains(sizes, " ")},
+		counts: eachOr{rest: counts, by: "\n", all: counts == ""},
+		ids:    reply[11].(string),
+	}
+}
+
+// A head is what a claim's answer says of one job.
+type head struct{ id, due, counts string }
+
+// next is the head of the next job; ok is false where there is none, or where it is cut short.
+func (h *heads) next() (one head, ok bool) {
+	due, ok1 := h.dues.next()
+	text, ok2 := h.sizes.next()
+	counts, ok3 := h.counts.next()
+	size, err := strconv.Atoi(text)
+	if !ok1 || !ok2 || !ok3 || err != nil || size < 0 || size > len(h.ids) {
+		return head{}, false
+	}
+	one = head{id: h.ids[:size], due: due, counts: counts}
+	h.ids = h.ids[size:]
+	return one, true
+}
+
+// over reports whether nothing is left.
+func (h *heads) over() bool {
+	return h.ids == "" && h.dues.over() && h.sizes.over() && h.counts.over()
+}
+
+// eachOr is a list of texts, or one that stands for all.
+type eachOr struct {
+	rest, by string
+	all      bool
+	ended    bool
+}
+
+func (e *eachOr) next() (text string, ok bool) {
+	if e.all {
+		return e.rest, true
+	}
+	if e.ended {
+		return "", false
+	}
+	text, rest, more := strings.Cut(e.rest, e.by)
+	e.rest, e.ended = rest, !more
+	return text, true
+}
+
+func (e *eachOr) over() bool { return e.all || e.ended || e.rest == "" }
 
 func claimed(call *script.Call, o *ClaimOptions) (Claimed, error) {
 	if call.Err != nil {
@@ -167,20 +216,23 @@ func claimed(call *script.Call, o *ClaimOptions) (Claimed, error) {
 		Jobs: make([]Lease, n),
 	}
 	tokens := newTokens(first, len(out.Jobs), call)
-	heads, ids := reply[8].(string), reply[9].(string)
+	heads := headsOf(reply, len(out.Jobs))
+	var due time.Time
 	for i := range out.Jobs {
 		job := &out.Jobs[i]
 		*job = Lease{
 			Fence: first + int64(i), Token: tokens.next(), Record: bytesOf(reply[claimHead+i].(string)),
 			Length: out.Length, Deadline: call.SentAt.Add(out.Length),
 		}
-		var size int
-		var counts string
-		job.due, size, counts, heads, _ = cutHead(heads)
-		job.ID, ids = ids[:size], ids[size:]
-		job.Due = dueTime(job.due)
-		job.Failures, job.Expiries, job.Redrives, job.MaxRetries, job.MaxExpiries = readCounts(counts)
-		job.NotAfter = notAfter(counts)
+		head, _ := heads.next()
+		if i == 0 || head.due != out.Jobs[i-1].due {
+			due = dueTime(head.due)
+		}
+		job.ID, job.due, job.Due = head.id, head.due, due
+		if head.counts != "" {
+			job.Failures, job.Expiries, job.Redrives, job.MaxRetries, job.MaxExpiries = readCounts(head.counts)
+			job.NotAfter = notAfter(head.counts)
+		}
 		if !job.Due.IsZero() {
 			job.Late = max(time.UnixMilli(now).Sub(job.Due), 0)
 		}

@@ -2,6 +2,7 @@ package lease
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -210,5 +211,34 @@ func TestMembersThatCannotBeMovedDoNotStarveTheSweep(t *testing.T) {
 		require.NoError(t, err)
 		assert.Zero(t, got.Moved())
 		assert.Equal(t, 100, b.count(t, "expired"))
+	})
+}
+
+// A claim of many puts the stretch into processing and takes it out again; a torn append-only file may have lost the second.
+func TestWhatStretchesProcessingIsNoJob(t *testing.T) {
+	onBoth(t, func(t *testing.T, b *bench) {
+		const n = 20
+		for i := range n {
+			b.put(t, fmt.Sprintf("j%02d", i))
+		}
+		leases := b.take(t, n)
+		members, err := b.rdb.ZRange(t.Context(), b.key("processing"), 0, -1).Result()
+		require.NoError(t, err)
+		assert.Len(t, members, n, "only jobs are left: %q", members)
+
+		stretch := "\x01" + strings.Repeat("-", 64)
+		require.Contains(t, claimScript.Source(), `'\1`+stretch[1:]+`'`)
+		require.NoError(t, b.rdb.ZAdd(t.Context(), b.key("processing"), redis.Z{Member: stretch}).Err())
+		got, err := b.Expire(t.Context(), 10, true)
+		require.NoError(t, err)
+		assert.Zero(t, got.Missing)
+		assert.Zero(t, got.Moved())
+		members, err = b.rdb.ZRange(t.Context(), b.key("processing"), 0, -1).Result()
+		require.NoError(t, err)
+		assert.Len(t, members, n, "it is gone: %q", members)
+		assert.Zero(t, b.rdb.ZCard(t.Context(), b.key("dead")).Val())
+		for _, l := range leases {
+			assert.NoError(t, b.settle(t, verdict(Ack, l))[0].Err)
+		}
 	})
 }

@@ -39,7 +39,7 @@ func Join(first, second *Script) *Script {
 		}
 	}
 	joined.body = joinedBody(first, second, joined.Keys)
-	joined.source = needed(joined.body, joined.libraries...) + joined.body
+	joined.source = withLibraries(joined.body, joined.libraries...)
 	joined.sha = digest(joined.source)
 	first.joined, first.partner = joined, second
 	return joined

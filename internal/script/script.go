@@ -50,7 +50,7 @@ func Load(from fs.FS, path string, more ...string) (*Script, error) {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	s := &Script{Header: header, body: string(body), libraries: append([]string{lib}, more...)}
-	s.source = needed(s.body, s.libraries...) + s.body
+	s.source = withLibraries(s.body, s.libraries...)
 	s.sha = digest(s.source)
 	return s, nil
 }

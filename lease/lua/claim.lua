@@ -1,34 +1,34 @@
 -- claim: leases the jobs that are due, the lowest due times first
 -- KEYS: sessions due processing dead jobs leases counts errors fence policy stats wake
 -- ARGV: session number seen n lease_ms max_bytes stub
--- ANSWER: OK lease_ms next_due_ms held first_fence n missing now_ms heads ids, then per job: record | SHORT lease_ms | AGAIN what | STALE | NOSESSION
+-- ANSWER: OK lease_ms next_due_ms held first_fence n missing now_ms dues sizes counts ids, then per job: record | SHORT lease_ms | AGAIN what | STALE | NOSESSION
 -- seen is the highest fence that this session was given: what it leased beyond was never seen, and goes back first.
 -- The stored answer is `first_fence n expiry`. next_due_ms is -1 where nothing is due at all. stub stands in for a
 -- record that is missing. held says why jobs are not given although they are due: '', paused, concurrency (as many
 -- are in processing as the policy allows), or rate (as many were started); next_due_ms is then when that ends, at the
 -- earliest, and -1 where nobody knows. A lease_ms of 0 is the published one; a shorter one than that is refused (SHORT).
--- heads has a line for each job, `due length counts`, counts where there are any; ids are all IDs, one after the other,
--- length is one's.
+-- dues are the due times, and sizes the lengths of the IDs: one that is every job's, or one for each, with blanks between.
+-- counts is empty, or has a line for each job, empty where there are none. ids are all IDs, one after the other.
 local sessions, due, processing, dead, jobs, leases, counts, errors, fence, policy, stats, wake = unpack(KEYS)
 call('HDEL', sessions, '')
 local answer, rest = session_check(sessions, ARGV[1], ARGV[2])
 if answer then
   return answer
 end
-local session, number, seen, n = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
+local session, number, seen, n = ARGV[1], ARGV[2], ARGV[3] + 0, ARGV[4] + 0
 local now, now_text = now_us()
 local floor_ms, ceil_ms = math.floor(now / 1000), math.ceil(now / 1000)
 
 -- What an earlier claim of this session leased and nobody saw: back to due at once, uncounted. All of one claim have
--- one expiry, since nothing of a claim is extended before it was handed over.
-local released, dropped = {}, {}
-local old_first, old_n, old_expiry = string.match(rest, '^(%d+) (%d+) (%d+)$')
-if old_first and tonumber(old_n) > 0 and tonumber(old_first) + tonumber(old_n) - 1 > seen then
-  local same = call('ZRANGEBYSCORE', processing, old_expiry, old_expiry)
+-- one expiry, since nothing of a claim is extended before it was handed over. Returns how many went back, and how many
+-- have left processing.
+local function give_back(owner_of_all, highest, at) -- rare
+  local released, dropped = {}, {}
+  local same = call('ZRANGEBYSCORE', processing, at, at)
   local held = hmget(leases, same)
   for i, id in ipairs(same) do
     local mark, given, owner = string.match(held[i] or '', '^(!?)(%d+):([^:]+):')
-    if owner == session and tonumber(given) > seen then
+    if owner == owner_of_all and tonumber(given) > highest then
       if mark == '!' then
         dropped[#dropped + 1] = id
       else
@@ -55,14 +55,21 @@ if old_first and tonumber(old_n) > 0 and tonumber(old_first) + tonumber(old_n) -
   if #released > 0 then
     call('HINCRBY', stats, 'released', #released / 2)
   end
+  return #released, #dropped
+end
+
+local released, dropped = 0, 0
+local old_first, old_n, old_expiry = string.match(rest, '^(%d+) (%d+) (%d+)$')
+if old_first and old_n ~= '0' and old_first + old_n - 1 > seen then
+  released, dropped = give_back(session, seen, old_expiry)
 end
 
 local limits = claim_limits(policy)
-local lease, limit, paused, concurrency = whole(limits[1], DEFAULTS.lease_ms), whole(limits[2]), whole(limits[3]), whole(limits[4])
-local rate, interval, next_us = whole(limits[5]), whole(limits[6], DEFAULTS.rate_interval_ms), whole(limits[7])
-local room, freed = math.huge, #released -- places in processing; what this claim has given back
+local lease, limit, paused, concurrency = whole(limits[1], DEFAULT_LEASE_MS), whole(limits[2]), whole(limits[3]), whole(limits[4])
+local rate, interval, next_us = whole(limits[5]), whole(limits[6], DEFAULT_RATE_INTERVAL_MS), whole(limits[7])
+local room, freed = math.huge, released -- places in processing; what this claim has given back
 if concurrency and concurrency > 0 then
-  room, freed = concurrency - call('ZCARD', processing), #dropped
+  room, freed = concurrency - call('ZCARD', processing), dropped
 end
 -- A start takes each_us of the rate; next_us is when the last one's is over. The next may come slack_us before that, since
 -- nobody comes in time to the microsecond: so that as many may start at once as 100 ms make up, and one at least. next_us is
@@ -74,7 +81,7 @@ if rate and rate > 0 then
   next_us = math.min(math.max(next_us or 0, now), now + slack_us + each_us)
   starts = math.floor((now + slack_us - next_us) / each_us + 1.000001)
 end
-local asked = tonumber(ARGV[5])
+local asked = ARGV[5] + 0
 if asked > 0 and asked < lease then
   if freed > 0 then
     wake_up(wake)
@@ -84,39 +91,48 @@ if asked > 0 and asked < lease then
 end
 lease = math.max(asked, lease)
 
--- Of the first n + 1, how many are due, and how many of these fit into the bytes of one answer: at least one does. Records
--- are read a few at a time, so that few bytes are read in vain; where nobody knows how large they are, one at a time, after
--- a look at its size.
-local due_ids, due_times = {}, {}
-for i, text in ipairs(call('ZRANGE', due, '0', ARGV[4], 'WITHSCORES')) do
-  if i % 2 == 1 then
-    due_ids[#due_ids + 1] = text
-  else
-    due_times[#due_times + 1] = text
+-- Of the first n + 1, how many are due, and how many of these fit into the bytes of one answer: at least one does. Redis
+-- takes longer to write a due time than to find a job: where the first and the last have the same, all between them have.
+local ids, flat, same = {}, nil, nil
+if n > 4 then
+  ids = call('ZRANGE', due, '0', ARGV[4])
+  local ends = ids[1] and call('ZMSCORE', due, ids[1], ids[#ids]) or {}
+  same = ends[1] == ends[2] and ends[1]
+end
+if not same and (n <= 4 or ids[1]) then
+  flat = call('ZRANGE', due, '0', ARGV[4], 'WITHSCORES')
+  for i = 1, #flat, 2 do
+    ids[(i + 1) / 2] = flat[i]
   end
 end
-local ready, next_due = #due_ids, -1
-while ready > 0 and score(due_times[ready]) > floor_ms do
-  ready = ready - 1
+local ready, next_due = #ids, -1
+if same then
+  ready = score(same) <= floor_ms and ready or 0
+else
+  while ready > 0 and score(flat[2 * ready]) > floor_ms do
+    ready = ready - 1
+  end
 end
-local wanted, max_bytes = math.max(math.min(n, ready, room, starts), 0), tonumber(ARGV[6])
+local wanted, max_bytes = math.max(math.min(n, ready, room, starts), 0), ARGV[6] + 0
 local held, pause = '', pause_left(paused, floor_ms)
 if pause then
   held, wanted = 'paused', 0
 end
+
+-- Records are read a few at a time, so that few bytes are read in vain; where nobody knows how large they are, one at a
+-- time, after a look at its size.
 local step = limit and math.max(1, math.floor(4 * max_bytes / (limit + 8192))) or 1
-local ids, records, heads, missing, lengths = {}, {}, {}, {}, {[26] = ' 26'}
-local take, bytes, full = 0, 0, false
+local records, missing, take, bytes, full = {}, 0, 0, 0, false
 while take < wanted and not full do
   local from, to = take + 1, math.min(take + step, wanted)
   local page
-  if step > 1 or take == 0 or bytes + call('HSTRLEN', jobs, due_ids[from]) <= max_bytes then
-    page = call('HMGET', jobs, unpack(due_ids, from, to))
+  if step > 1 or take == 0 or bytes + call('HSTRLEN', jobs, ids[from]) <= max_bytes then
+    page = call('HMGET', jobs, unpack(ids, from, to))
   else
     full = true
   end
   for i = from, page and to or 0 do
-    local id, record = due_ids[i], page[i - from + 1]
+    local record = page[i - from + 1]
     local size = record and #record or 0
     if take > 0 and bytes + size > max_bytes then
       full = true
@@ -124,53 +140,121 @@ while take < wanted and not full do
     end
     take, bytes = i, bytes + size
     if size == 0 then
-      missing[#missing + 1] = id
-    else
-      local k, length = #ids + 1, #id
-      lengths[length] = lengths[length] or ' ' .. int(length)
-      ids[k], records[k], heads[k] = id, record, due_times[i] .. lengths[length]
+      missing = missing + 1
+    end
+    if from > 1 then
+      records[i] = record
     end
   end
+  if from == 1 then
+    records = page
+  end
 end
-local next_fence = tonumber(call('GET', fence) or '0') + 1 -- before anything moves: it may be no number, by somebody's hand
+local next_fence = (call('GET', fence) or '0') + 1 -- before anything moves: it may be no number, by somebody's hand
 if take > 0 then
   call('ZREMRANGEBYRANK', due, '0', take == 1 and '0' or int(take - 1))
 end
-no_record(missing, floor_ms, ARGV[7], dead, jobs, errors, stats)
+local next_time = ids[take + 1] and score(same or flat[2 * take + 2])
 
-local first, n_ids, expiry, first_text = 0, #ids, int(ceil_ms + lease), '0'
+-- The members without a record leave the lists, which close up.
+local function put_aside() -- rare
+  local lacking, kept = {}, 0
+  for i = 1, take do
+    if records[i] and records[i] ~= '' then
+      kept = kept + 1
+      ids[kept], records[kept] = ids[i], records[i]
+      if flat then
+        flat[2 * kept] = flat[2 * i]
+      end
+    else
+      lacking[#lacking + 1] = ids[i]
+    end
+  end
+  no_record(lacking, floor_ms, ARGV[7], dead, jobs, errors, stats)
+end
+if missing > 0 then
+  put_aside()
+end
+
+local first, n_ids, expiry, first_text = 0, take - missing, int(ceil_ms + lease), '0'
 local count_text = n_ids == 1 and '1' or int(n_ids)
+local dues, sizes, own = '', '', ''
 if n_ids > 0 then
   first = math.max(now, next_fence)
   first_text = int(first)
   call('SET', fence, n_ids == 1 and first_text or int(first + n_ids - 1))
-  -- Of the tokens only the last digits of the fence differ.
-  local owner, low = ':' .. session .. ':' .. number, first % 1e9
-  local form = n_ids > 1 and first >= 1e9 and low + n_ids <= 1e9 and int((first - low) / 1e9) .. '%09d' .. owner
-  local tokens, scores = {ids[1], first_text .. owner}, {expiry, ids[1]}
-  for i = 2, n_ids do
-    local id = ids[i]
-    tokens[2 * i - 1], tokens[2 * i] = id, form and string.format(form, low + i - 1) or int(first + i - 1) .. owner
-    scores[2 * i - 1], scores[2 * i] = expiry, id
+  local owner = ':' .. session .. ':' .. number
+  if n_ids == 1 then
+    call('ZADD', processing, expiry, ids[1])
+    call('HSET', leases, ids[1], first_text .. owner)
+  else
+    local list = {unpack(ids, 1, 2 * n_ids)} -- a table with room for two of each
+    for i = 1, n_ids do
+      list[2 * i - 1], list[2 * i] = ids[i], expiry
+    end
+    if n_ids < 16 then
+      call('ZADD', processing, expiry, unpack(list, 1, 2 * n_ids - 1))
+    else
+      call('ZADD', processing, '0', STRETCH, expiry, unpack(list, 1, 2 * n_ids - 1))
+      call('ZREM', processing, STRETCH)
+    end
+    -- Of the tokens only the last digits of the fence differ.
+    local digits, digit = {[0] = '0', '1', '2', '3', '4', '5', '6', '7', '8', '9'}, first % 10
+    local ten, front = first - digit, string.sub(first_text, 1, -2)
+    for i = 1, n_ids do
+      list[2 * i] = front .. digits[digit] .. owner
+      digit = digit + 1
+      if digit == 10 then
+        digit, ten = 0, ten + 10
+        front = string.sub(int(ten), 1, -2)
+      end
+    end
+    call('HSET', leases, unpack(list, 1, 2 * n_ids))
   end
-  call('ZADD', processing, unpack(scores))
-  call('HSET', leases, unpack(tokens))
   call('HINCRBY', stats, 'claimed', count_text)
   if each_us then
     next_us = math.floor(next_us + n_ids * each_us + 0.5)
     call('HSET', policy, 'rate_next_us', int(next_us))
   end
-  if call('HLEN', counts) > 0 then
-    for i, text in ipairs(call('HMGET', counts, unpack(ids))) do
-      if text and not string.find(text, '[^%d %-]') then
-        heads[i] = heads[i] .. ' ' .. text
+
+  local size, alike = #ids[1], true
+  for i = 2, n_ids do
+    if #ids[i] ~= size then
+      alike = false
+      break
+    end
+  end
+  if alike then
+    sizes = size == 26 and '26' or int(size)
+  else
+    local list = {}
+    for i = 1, n_ids do
+      list[i] = int(#ids[i])
+    end
+    sizes = table.concat(list, ' ')
+  end
+  if same or n_ids == 1 then
+    dues = same or flat[2]
+  else
+    local list = {unpack(ids, 1, n_ids)}
+    for i = 1, n_ids do
+      list[i] = flat[2 * i]
+    end
+    dues = table.concat(list, ' ')
+  end
+  if not none_counted and call('HLEN', counts) > 0 then
+    local list = call('HMGET', counts, unpack(ids, 1, n_ids))
+    for i = 1, n_ids do
+      if not list[i] or string.find(list[i], '[^%d %-]') then
+        list[i] = ''
       end
     end
+    own = table.concat(list, '\n')
   end
 end
 
-if due_times[take + 1] then
-  next_due = math.min(math.max(0, score(due_times[take + 1]) - floor_ms), 1e12)
+if next_time then
+  next_due = math.min(math.max(0, next_time - floor_ms), 1e12)
 end
 if pause then
   next_due = next_due >= 0 and pause > 0 and math.min(math.max(next_due, pause), 1e12) or -1
@@ -183,9 +267,8 @@ end
 if next_due == 0 and take + freed > 0 then
   wake_up(wake)
 end
-local out = {'OK', lease, next_due, held, first_text, n_ids, #missing, floor_ms, table.concat(heads, '\n'), table.concat(ids)}
-for i = 1, n_ids do
-  out[10 + i] = records[i]
-end
 session_store(sessions, session, number, now_text, first_text .. ' ' .. count_text .. ' ' .. expiry)
-return out
+return {
+  'OK', lease, next_due, held, first_text, n_ids, missing, floor_ms, dues, sizes, own, table.concat(ids, '', 1, n_ids),
+  unpack(records, 1, n_ids),
+}

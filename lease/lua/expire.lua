@@ -55,7 +55,9 @@ for i, id in ipairs(ids) do
   if mark then
     removed[#removed + 1] = id
   elseif call('HEXISTS', jobs, id) == 0 then
-    missing[#missing + 1] = id
+    if id ~= STRETCH then -- which is none, and goes with the others: a torn append-only file may have left it
+      missing[#missing + 1] = id
+    end
   else
     local f, e, r, own = counts_read(numbers[i])
     local _, own_max = own_limits(own)

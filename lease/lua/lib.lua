@@ -1,10 +1,20 @@
 -- lib of the lease scripts: what more than one transition needs.
 
 -- What holds where nothing was published.
+local DEFAULT_LEASE_MS = 15000
+local DEFAULT_RATE_INTERVAL_MS = 1000
 local DEFAULTS = {
-  lease_ms = 15000, max_retries = 20, max_expiries = 5, expiry_backoff_base_ms = 0, expiry_backoff_cap_ms = 0, max_delay_ms = 604800000,
-  rate_interval_ms = 1000,
+  lease_ms = DEFAULT_LEASE_MS, max_retries = 20, max_expiries = 5, expiry_backoff_base_ms = 0, expiry_backoff_cap_ms = 0, max_delay_ms = 604800000,
+  rate_interval_ms = DEFAULT_RATE_INTERVAL_MS,
 }
+
+-- STRETCH is no job: longer than what Redis keeps in its compact form of a ZSET, which it searches from one end to the
+-- other. A claim of many jobs puts it into processing and takes it out again, which leaves the form whose members are found
+-- at once.
+local STRETCH = '\1----------------------------------------------------------------'
+
+-- none_counted says that no job has counts, which the half of a joined script has found out that ran first.
+local none_counted = false
 
 -- whole reads a number of the queue's policy. What is no whole number, as `-` for a limit that was taken away, is not
 -- published: then otherwise holds.

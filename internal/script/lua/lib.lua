@@ -20,7 +20,7 @@ end
 -- script reads it once.
 local function now_us()
   local t = call('TIME')
-  return tonumber(t[1]) * 1000000 + tonumber(t[2]), t[1] .. string.sub('000000' .. t[2], -6, -4)
+  return t[1] * 1000000 + t[2], t[1] .. string.sub('000000' .. t[2], -6, -4)
 end
 
 -- session_check stands at the head of every numbered script: the same number again gets the stored answer, a smaller
@@ -37,7 +37,7 @@ local function session_check(sessions, session, number)
   if number == last then
     return {'AGAIN', rest}
   end
-  if tonumber(number) < tonumber(last) then
+  if #number < #last or #number == #last and number < last then -- as numbers, without reading them
     return {'STALE'}
   end
   return nil, rest
