@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -44,6 +45,7 @@ type Claimed struct {
 	NextDue time.Duration // until the next job is due, or may be given: 0 now, negative where nobody knows, or nothing is due at all
 	Held    string        // why nothing more was given though it is due: "" for no reason; see [HeldPaused]
 	Missing int           // members without a record that were put into dead
+	TooLate []Lease       // jobs whose NotAfter had passed: put into dead, so that none has a token, a fence or a deadline
 	At      time.Time     // just before the call that was answered: what NextDue counts from
 }
 
@@ -55,7 +57,8 @@ type ClaimOptions struct {
 
 // Claim leases up to n due jobs (1–1,000), the lowest due times first. Fewer may come though more are due, where their
 // records would not fit the answer. An [*UnknownError] says that jobs may have been leased: they are given back,
-// uncounted, in the background. A lease shorter than the published one is refused with a [*ShortLeaseError].
+// uncounted, in the background. A lease shorter than the published one is refused with a [*ShortLeaseError]. A job whose
+// NotAfter has passed takes one of the n, and goes to dead instead.
 func (s *Store) Claim(ctx context.Context, n int, o *ClaimOptions) (Claimed, error) {
 	call, err := s.claimCall(n, o)
 	if err != nil {
@@ -120,13 +123,16 @@ func checkClaim(reply []any) (first, n int64, ok bool) {
 	if !ok1 || !ok2 || !ok3 || !ok4 || !ok5 || !ok6 || !ok7 || !ok8 || !ok9 || err != nil || length <= 0 || first < 0 {
 		return 0, 0, false
 	}
-	if n < 0 || n > MaxBatch || len(reply) != claimHead+int(n) || first > math.MaxInt64-n {
+	if n < 0 || n > MaxBatch || len(reply) < claimHead+int(n) || first > math.MaxInt64-n {
 		return 0, 0, false
 	}
-	for _, field := range reply[claimHead:] {
+	for _, field := range reply[claimHead : claimHead+n] {
 		if _, ok := field.(string); !ok {
 			return 0, 0, false
 		}
+	}
+	if _, ok := lateOf(reply, n); !ok {
+		return 0, 0, false
 	}
 	for range n {
 		var size int
@@ -136,6 +142,32 @@ func checkClaim(reply []any) (first, n int64, ok bool) {
 		ids = ids[size:]
 	}
 	return first, n, heads == "" && ids == ""
+}
+
+// lateOf reads what a claim's answer with n jobs tells of those that were too late, three texts each: a line of heads, the
+// ID and the record. ok is false for what is no such list.
+func lateOf(reply []any, n int64) (late []string, ok bool) {
+	rest := reply[claimHead+n:]
+	if len(rest) == 0 {
+		return nil, true
+	}
+	list, ok := rest[0].([]any)
+	if !ok || len(rest) > 1 || len(list) == 0 || len(list)%3 != 0 || len(list) > 3*MaxBatch {
+		return nil, false
+	}
+	for _, one := range list {
+		text, isText := one.(string)
+		if !isText {
+			return nil, false
+		}
+		late = append(late, text)
+	}
+	for one := range slices.Chunk(late, 3) {
+		if _, size, _, more, ok := cutHead(one[0]); !ok || more != "" || size != len(one[1]) {
+			return nil, false
+		}
+	}
+	return late, true
 }
 
 // cutHead reads one line of a claim's heads: the due time, the length of the ID, and the counts, if there are any.
@@ -175,17 +207,29 @@ func claimed(call *script.Call, o *ClaimOptions) (Claimed, error) {
 			Length: out.Length, Deadline: call.SentAt.Add(out.Length),
 		}
 		var size int
-		var counts string
-		job.due, size, counts, heads, _ = cutHead(heads)
+		size, heads = job.readHead(heads, now)
 		job.ID, ids = ids[:size], ids[size:]
-		job.Due = dueTime(job.due)
-		job.Failures, job.Expiries, job.Redrives, job.MaxRetries, job.MaxExpiries = readCounts(counts)
-		job.NotAfter = notAfter(counts)
-		if !job.Due.IsZero() {
-			job.Late = max(time.UnixMilli(now).Sub(job.Due), 0)
-		}
+	}
+	late, _ := lateOf(reply, n)
+	for one := range slices.Chunk(late, 3) {
+		job := Lease{ID: one[1], Record: bytesOf(one[2])}
+		job.readHead(one[0], now)
+		out.TooLate = append(out.TooLate, job)
 	}
 	return out, nil
+}
+
+// readHead takes what the next line of a claim's heads tells; size is the length of the ID.
+func (l *Lease) readHead(heads string, now int64) (size int, rest string) {
+	var counts string
+	l.due, size, counts, rest, _ = cutHead(heads)
+	l.Due = dueTime(l.due)
+	l.Failures, l.Expiries, l.Redrives, l.MaxRetries, l.MaxExpiries = readCounts(counts)
+	l.NotAfter = notAfter(counts)
+	if !l.Due.IsZero() {
+		l.Late = max(time.UnixMilli(now).Sub(l.Due), 0)
+	}
+	return size, rest
 }
 
 // bytesOf gives the bytes of a string that the client has made for this answer alone, without a copy.

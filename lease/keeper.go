@@ -125,6 +125,14 @@ func (k *Keeper) Hold(parent context.Context, l *Lease) *Hold {
 	return h
 }
 
+// Ended is the Hold of a job that nobody holds: its context has ended, and it is neither extended nor watched.
+func (k *Keeper) Ended(parent context.Context, l *Lease) *Hold {
+	h := &Hold{keeper: k, held: Held{ID: l.ID}, state: HoldLost, done: true}
+	h.ctx.Begin(parent)
+	h.ctx.Cancel(context.Canceled)
+	return h
+}
+
 func nudge(signal chan struct{}) {
 	select {
 	case signal <- struct{}{}:

@@ -1,14 +1,15 @@
 -- claim: leases the jobs that are due, the lowest due times first
 -- KEYS: sessions due processing dead jobs leases counts errors fence policy stats wake
 -- ARGV: session number seen n lease_ms max_bytes stub
--- ANSWER: OK lease_ms next_due_ms held first_fence n missing now_ms heads ids, then per job: record | SHORT lease_ms | AGAIN what | STALE | NOSESSION
+-- ANSWER: OK lease_ms next_due_ms held first_fence n missing now_ms heads ids, then per job: record, then late if there are any | SHORT lease_ms | AGAIN what | STALE | NOSESSION
 -- seen is the highest fence that this session was given: what it leased beyond was never seen, and goes back first.
 -- The stored answer is `first_fence n expiry`. next_due_ms is -1 where nothing is due at all. stub stands in for a
 -- record that is missing. held says why jobs are not given although they are due: '', paused, concurrency (as many
 -- are in processing as the policy allows), or rate (as many were started); next_due_ms is then when that ends, at the
 -- earliest, and -1 where nobody knows. A lease_ms of 0 is the published one; a shorter one than that is refused (SHORT).
 -- heads has a line for each job, `due length counts`, counts where there are any; ids are all IDs, one after the other,
--- length is one's.
+-- length is one's. late has three elements for each job that went to dead since its time is over: a line as those of heads,
+-- the ID and the record.
 local sessions, due, processing, dead, jobs, leases, counts, errors, fence, policy, stats, wake = unpack(KEYS)
 call('HDEL', sessions, '')
 local answer, rest = session_check(sessions, ARGV[1], ARGV[2])
@@ -132,6 +133,31 @@ while take < wanted and not full do
     end
   end
 end
+-- What counts holds of them: jobs whose not-after has passed are not leased, and go to dead behind those that are.
+local late, late_scores, late_attempts = nil, {}, {}
+if #ids > 0 and call('HLEN', counts) > 0 then
+  local kept, n_read = 0, #ids
+  for i, text in ipairs(call('HMGET', counts, unpack(ids))) do
+    local id, record, head, until_ms = ids[i], records[i], heads[i], nil
+    if text and not string.find(text, '[^%d %-]') then
+      head, until_ms = head .. ' ' .. text, string.match(text, '^%d+ %d+ %d+ %S+ %S+ (%d+)$')
+    end
+    if until_ms and tonumber(until_ms) < floor_ms then
+      late = late or {}
+      append(late, head, id)
+      late[#late + 1] = record
+      append(late_scores, int(floor_ms), id)
+      local failures, expiries = counts_read(text)
+      late_attempts[#late_attempts + 1] = failures + expiries
+    else
+      kept = kept + 1
+      ids[kept], records[kept], heads[kept] = id, record, head
+    end
+  end
+  for i = kept + 1, n_read do
+    ids[i], records[i], heads[i] = nil, nil, nil
+  end
+end
 local next_fence = tonumber(call('GET', fence) or '0') + 1 -- before anything moves: it may be no number, by somebody's hand
 if take > 0 then
   call('ZREMRANGEBYRANK', due, '0', take == 1 and '0' or int(take - 1))
@@ -160,13 +186,14 @@ if n_ids > 0 then
     next_us = math.floor(next_us + n_ids * each_us + 0.5)
     call('HSET', policy, 'rate_next_us', int(next_us))
   end
-  if call('HLEN', counts) > 0 then
-    for i, text in ipairs(call('HMGET', counts, unpack(ids))) do
-      if text and not string.find(text, '[^%d %-]') then
-        heads[i] = heads[i] .. ' ' .. text
-      end
-    end
+end
+if late then
+  each(2, 'ZADD', dead, late_scores)
+  for i, attempt in ipairs(late_attempts) do
+    error_add(errors, late_scores[2 * i], floor_ms, attempt, '', 'too late\ttoo-late', '')
   end
+  call('HINCRBY', stats, 'too_late', #late_attempts)
+  call('HINCRBY', stats, 'died', #late_attempts)
 end
 
 if due_times[take + 1] then
@@ -187,5 +214,6 @@ local out = {'OK', lease, next_due, held, first_text, n_ids, #missing, floor_ms,
 for i = 1, n_ids do
   out[10 + i] = records[i]
 end
+out[11 + n_ids] = late
 session_store(sessions, session, number, now_text, first_text .. ' ' .. count_text .. ' ' .. expiry)
 return out
