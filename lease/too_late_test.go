@@ -250,3 +250,45 @@ func TestAJobThatIsTooLateDiesOnceThoughTheAnswerIsLost(t *testing.T) {
 		})
 	}
 }
+
+func TestAJobThatIsTooLateDiesThoughMemoryIsFull(t *testing.T) {
+	t.Parallel()
+	b, fill, free := onFullServer(t)
+	b.putItems(t, Item{ID: "late", Record: record("late"), NotAfter: b.now(t).Add(-time.Second), At: time.UnixMilli(5)})
+	b.put(t, "good")
+	fill()
+	got, err := b.Claim(t.Context(), 2, nil)
+	free()
+	require.NoError(t, err)
+	assert.Equal(t, []string{"good"}, idsOf(got.Jobs))
+	require.Len(t, got.TooLate, 1)
+	b.isTooLate(t, &got.TooLate[0], 0)
+}
+
+// Somebody's hand has made counts something else: where it cannot be told what may start, all stays where it is.
+func TestAClaimThatCannotReadTheLimitsMovesNothing(t *testing.T) {
+	onBoth(t, func(t *testing.T, b *bench) {
+		b.put(t, "a")
+		require.NoError(t, b.rdb.Set(t.Context(), b.key("counts"), "x", 0).Err())
+		_, err := b.Claim(t.Context(), 1, nil)
+		require.ErrorContains(t, err, "WRONGTYPE")
+		require.NoError(t, b.rdb.Del(t.Context(), b.key("counts")).Err())
+		assert.Equal(t, Due, b.look(t, "a").Place)
+		assert.Equal(t, []string{"a"}, idsOf(b.take(t, 1)))
+	})
+}
+
+func TestAnImportedJobKeepsItsDeadline(t *testing.T) {
+	onBoth(t, func(t *testing.T, b *bench) {
+		errs, err := b.Import(t.Context(), []Kept{{
+			ID: "x", Place: Due, At: time.UnixMilli(5), Record: record("x"), Failures: 2, NotAfter: b.now(t).Add(-time.Second),
+		}})
+		require.NoError(t, err)
+		require.NoError(t, errs[0])
+		got, err := b.Claim(t.Context(), 1, nil)
+		require.NoError(t, err)
+		require.Len(t, got.TooLate, 1)
+		b.isTooLate(t, &got.TooLate[0], 2)
+		assert.Equal(t, 2, b.look(t, "x").Failures)
+	})
+}
