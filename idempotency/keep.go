@@ -109,11 +109,15 @@ func (g *Guard) beat() {
 			continue
 		}
 		sent = time.Now()
+		send := g.runner.SendFirst
+		if inTrouble {
+			send = g.runner.SendAgain
+		}
 		under.Add(1)
 		g.all.Go(func() {
 			defer under.Add(-1)
 			for some := range slices.Chunk(permits, batch) {
-				failed.Store(!g.keep(some))
+				failed.Store(!g.keep(some, send))
 			}
 		})
 	}
@@ -136,7 +140,7 @@ func (g *Guard) toKeep() []*Permit {
 }
 
 // keep moves some leases on, and reports whether Redis answered.
-func (g *Guard) keep(permits []*Permit) bool {
+func (g *Guard) keep(permits []*Permit, send func(context.Context, ...*script.Request)) bool {
 	req := &script.Request{Script: keepScript, Args: []any{g.opts.Lease.Milliseconds(), g.opts.Retention.Milliseconds()}}
 	for _, p := range permits {
 		req.Records = append(req.Records, p.record)
@@ -144,7 +148,7 @@ func (g *Guard) keep(permits []*Permit) bool {
 	}
 	trying, cancel := context.WithTimeout(g.ctx, max(g.opts.Lease/4, 100*time.Millisecond))
 	defer cancel()
-	g.runner.SendFirst(trying, req)
+	send(trying, req)
 	codes := ""
 	if req.Err == nil && len(req.Reply) == 2 {
 		codes, _ = req.Reply[1].(string)

@@ -245,37 +245,6 @@ func retainAnswer() question {
 	}, func(r []any) bool { return len(r) == 3 && r[0] == "OK" && isInts(r[1:]) && r[1].(int64) >= 0 }}
 }
 
-// claimAnswer is that of a claim, whose jobs must come out as they were told.
-func claimAnswer(t testing.TB, hostile *answering) question {
-	return question{claimScript, []any{
-		"OK", int64(1000), int64(-1), "", "1796001153160518", int64(2), int64(0), int64(1796001153160),
-		"1796001153000 1\n-inf 1 1 0 2 - 7 -", "ab", "record", "record",
-	}, func(ctx context.Context, s *Store) error {
-		got, err := s.Claim(ctx, 10, nil)
-		reply, _ := hostile.answer.([]any)
-		if err != nil || len(reply) < claimHead || len(got.Jobs) != len(reply)-claimHead {
-			return err // or the usual answer came after it
-		}
-		require.Positive(t, got.Length)
-		ids := ""
-		for i, job := range got.Jobs {
-			ids += job.ID
-			require.True(t, strings.HasPrefix(job.Token, "17960") || reply[4] != "1796001153160518", job.Token)
-			require.Equal(t, string(job.Record), reply[claimHead+i])
-			require.True(t, i == 0 || job.Fence == got.Jobs[i-1].Fence+1, "fences grow")
-			require.True(t, job.ClaimedAt().Equal(got.At))
-		}
-		require.Equal(t, reply[9], ids)
-		return nil
-	}, func(r []any) bool {
-		if r[0] == "AGAIN" || reopened(r) {
-			return true // it is sent again, under another number or in another session
-		}
-		_, n, ok := checkClaim(r)
-		return ok && int(n) == len(r)-claimHead
-	}}
-}
-
 // mutate changes a usual answer as the fuzzer says: it takes, cuts, doubles and replaces elements.
 func mutate(reply []any, edits []byte) any {
 	out := append([]any{}, reply...)

@@ -232,8 +232,11 @@ func (k *Keeper) renew(ctx context.Context, chunk []*Hold, length time.Duration)
 			}
 			if outstanding < maxOutstanding {
 				extend := k.extend
-				if tries%2 == 1 {
+				switch {
+				case tries%2 == 1:
 					extend = k.company
+				case tries > 0:
+					extend = k.again
 				}
 				outstanding++
 				tries++

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -44,6 +45,7 @@ type Claimed struct {
 	NextDue time.Duration // until the next job is due, or may be given: 0 now, negative where nobody knows, or nothing is due at all
 	Held    string        // why nothing more was given though it is due: "" for no reason; see [HeldPaused]
 	Missing int           // members without a record that were put into dead
+	TooLate []Lease       // jobs whose NotAfter had passed: put into dead, so that none has a token, a fence or a deadline
 	At      time.Time     // just before the call that was answered: what NextDue counts from
 }
 
@@ -55,7 +57,8 @@ type ClaimOptions struct {
 
 // Claim leases up to n due jobs (1–1,000), the lowest due times first. Fewer may come though more are due, where their
 // records would not fit the answer. An [*UnknownError] says that jobs may have been leased: they are given back,
-// uncounted, in the background. A lease shorter than the published one is refused with a [*ShortLeaseError].
+// uncounted, in the background. A lease shorter than the published one is refused with a [*ShortLeaseError]. A job whose
+// NotAfter has passed takes one of the n, and goes to dead instead.
 func (s *Store) Claim(ctx context.Context, n int, o *ClaimOptions) (Claimed, error) {
 	call, err := s.claimCall(n, o)
 	if err != nil {
@@ -120,13 +123,16 @@ func checkClaim(reply []any) (first, n int64, ok bool) {
 	}
 	first, err := strconv.ParseInt(reply[4].(string), 10, 64)
 	n = numbers[2]
-	if err != nil || numbers[0] <= 0 || first < 0 || n < 0 || n > MaxBatch || len(reply) != claimHead+int(n) || first > math.MaxInt64-n {
+	if err != nil || numbers[0] <= 0 || first < 0 || n < 0 || n > MaxBatch || len(reply) < claimHead+int(n) || first > math.MaxInt64-n {
 		return 0, 0, false
 	}
-	for _, field := range reply[claimHead:] {
+	for _, field := range reply[claimHead : claimHead+n] {
 		if _, ok := field.(string); !ok {
 			return 0, 0, false
 		}
+	}
+	if _, ok := lateOf(reply, n); !ok {
+		return 0, 0, false
 	}
 	heads := headsOf(reply, int(n))
 	for range n {
@@ -135,6 +141,29 @@ func checkClaim(reply []any) (first, n int64, ok bool) {
 		}
 	}
 	return first, n, heads.over()
+}
+
+// lateFields is how many elements tell of a job that was too late: due time, counts, ID and record.
+const lateFields = 4
+
+// lateOf reads what a claim's answer with n jobs tells of those that were too late. ok is false for what is no such list.
+func lateOf(reply []any, n int64) (late []string, ok bool) {
+	rest := reply[claimHead+n:]
+	if len(rest) == 0 {
+		return nil, true
+	}
+	list, ok := rest[0].([]any)
+	if !ok || len(rest) > 1 || len(list) == 0 || len(list)%lateFields != 0 || len(list) > lateFields*MaxBatch {
+		return nil, false
+	}
+	for _, one := range list {
+		text, isText := one.(string)
+		if !isText {
+			return nil, false
+		}
+		late = append(late, text)
+	}
+	return late, true
 }
 
 // heads reads what a claim's answer says of its jobs beside their records.
@@ -217,7 +246,6 @@ func claimed(call *script.Call, o *ClaimOptions) (Claimed, error) {
 	}
 	tokens := newTokens(first, len(out.Jobs), call)
 	heads := headsOf(reply, len(out.Jobs))
-	var due time.Time
 	for i := range out.Jobs {
 		job := &out.Jobs[i]
 		*job = Lease{
@@ -225,19 +253,36 @@ func claimed(call *script.Call, o *ClaimOptions) (Claimed, error) {
 			Length: out.Length, Deadline: call.SentAt.Add(out.Length),
 		}
 		head, _ := heads.next()
-		if i == 0 || head.due != out.Jobs[i-1].due {
-			due = dueTime(head.due)
+		var before *Lease
+		if i > 0 {
+			before = &out.Jobs[i-1]
 		}
-		job.ID, job.due, job.Due = head.id, head.due, due
-		if head.counts != "" {
-			job.Failures, job.Expiries, job.Redrives, job.MaxRetries, job.MaxExpiries = readCounts(head.counts)
-			job.NotAfter = notAfter(head.counts)
-		}
-		if !job.Due.IsZero() {
-			job.Late = max(time.UnixMilli(now).Sub(job.Due), 0)
-		}
+		job.read(head, now, before)
+	}
+	late, _ := lateOf(reply, n)
+	for one := range slices.Chunk(late, lateFields) {
+		job := Lease{Record: bytesOf(one[3])}
+		job.read(head{due: one[0], counts: one[1], id: one[2]}, now, nil)
+		out.TooLate = append(out.TooLate, job)
 	}
 	return out, nil
+}
+
+// read takes what a claim's answer tells of a job. Many have the due time of the one before.
+func (l *Lease) read(h head, now int64, before *Lease) {
+	l.ID, l.due = h.id, h.due
+	if before != nil && before.due == h.due {
+		l.Due = before.Due
+	} else {
+		l.Due = dueTime(h.due)
+	}
+	if h.counts != "" {
+		l.Failures, l.Expiries, l.Redrives, l.MaxRetries, l.MaxExpiries = readCounts(h.counts)
+		l.NotAfter = notAfter(h.counts)
+	}
+	if !l.Due.IsZero() {
+		l.Late = max(time.UnixMilli(now).Sub(l.Due), 0)
+	}
 }
 
 // bytesOf gives the bytes of a string that the client has made for this answer alone, without a copy.

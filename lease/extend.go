@@ -42,6 +42,11 @@ func (s *Store) ExtendOnce(ctx context.Context, length time.Duration, held []Hel
 	return s.extendBy(ctx, s.runner.SendFirst, length, held)
 }
 
+// extendAgain is ExtendOnce after a try that had no answer: connections of the Store's own that have been idle are replaced.
+func (s *Store) extendAgain(ctx context.Context, length time.Duration, held []Held) (Extended, error) {
+	return s.extendBy(ctx, s.runner.SendAgain, length, held)
+}
+
 // extendShared is ExtendOnce on the client's own connections.
 func (s *Store) extendShared(ctx context.Context, length time.Duration, held []Held) (Extended, error) {
 	return s.extendBy(ctx, s.runner.Send, length, held)

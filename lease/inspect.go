@@ -169,11 +169,6 @@ func notAfter(counts string) time.Time {
 	return time.Time{}
 }
 
-// TooLate reports whether the job was claimed after its NotAfter, by Redis' clock.
-func (l *Lease) TooLate() bool {
-	return !l.NotAfter.IsZero() && !l.Due.IsZero() && l.Due.Add(l.Late).After(l.NotAfter)
-}
-
 func readFailures(text string) (list []Failure, stack string) {
 	lines, stack, _ := strings.Cut(text, "\n\n")
 	for line := range strings.SplitSeq(lines, "\n") {

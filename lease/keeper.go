@@ -49,9 +49,9 @@ type Keeper struct {
 	quiet   pulse.Quiet
 	failing atomic.Int64 // batches whose last try failed
 
-	// One try: on connections of our own, so that no beat waits for a claim; and, beside one without an answer, on the
-	// user's.
-	extend, company func(ctx context.Context, length time.Duration, held []Held) (Extended, error)
+	// One try: on connections of our own, so that no beat waits for a claim; beside one without an answer, on the user's;
+	// and beside both, on fresh ones of our own.
+	extend, company, again func(ctx context.Context, length time.Duration, held []Held) (Extended, error)
 }
 
 // A Hold is one lease that a Keeper looks after.
@@ -93,7 +93,7 @@ func NewKeeper(store *Store, o *KeeperOptions) (*Keeper, error) {
 		return nil, &BatchError{What: "Keeper batch", Size: k.opts.Batch}
 	}
 	k.opts.Logger = callback.Logger(k.opts.Logger)
-	k.extend, k.company = store.ExtendOnce, store.extendShared
+	k.extend, k.company, k.again = store.ExtendOnce, store.extendShared, store.extendAgain
 	return k, nil
 }
 
@@ -122,6 +122,14 @@ func (k *Keeper) Hold(parent context.Context, l *Lease) *Hold {
 		k.watchAt = l.Deadline
 		nudge(k.look)
 	}
+	return h
+}
+
+// Ended is the Hold of a job that nobody holds: its context has ended, and it is neither extended nor watched.
+func (k *Keeper) Ended(parent context.Context, l *Lease) *Hold {
+	h := &Hold{keeper: k, held: Held{ID: l.ID}, state: HoldLost, done: true}
+	h.ctx.Begin(parent)
+	h.ctx.Cancel(context.Canceled)
 	return h
 }
 

@@ -25,7 +25,7 @@ func keeperWith(t *testing.T, f extender, o *KeeperOptions) (k *Keeper, stop fun
 	require.NoError(t, err)
 	k, err = NewKeeper(store, o)
 	require.NoError(t, err)
-	k.extend, k.company = f, f
+	k.extend, k.company, k.again = f, f, f
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	go func() {

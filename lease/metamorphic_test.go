@@ -320,7 +320,7 @@ func (d *doer) end() string {
 			fmt.Fprintf(&out, "%s: %s, record %q, counts %q, cancelled %v, errors %q\n", place, id, p.Hashes["jobs"][id], p.Hashes["counts"][id], mark, reasons)
 		}
 	}
-	for _, name := range []string{"enqueued", "acked", "nacked", "buried", "expired", "died", "cancelled", "cancelled_processing", "redriven", "purged", "missing", "refused",
+	for _, name := range []string{"enqueued", "acked", "nacked", "buried", "expired", "died", "cancelled", "cancelled_processing", "redriven", "purged", "missing", "too_late", "refused",
 		"rescheduled", "buried_by_hand", "edited", "imported"} {
 		fmt.Fprintf(&out, "%s %d\n", name, d.counter(p, name))
 	}

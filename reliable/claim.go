@@ -37,8 +37,8 @@ type Batch struct {
 // Claim leases up to n jobs (1–1,000) that are due, the lowest due times first. Each must be settled: Ack, Nack,
 // Release or Bury; else its lease runs out and it is given to somebody else. The first claim of a Queue publishes its
 // options. Jobs whose record cannot be decoded go to dead as undecodable, those whose NotAfter has passed as too late, and
-// those that a newer version wrote back to due for it; none of them is in the batch. When ctx ends before an answer, what was leased is given back, uncounted. Close
-// of the Queue ends the waiting with [ErrClosed].
+// those that a newer version wrote back to due for it; none of them is in the batch, and each takes one of the n. When ctx
+// ends before an answer, what was leased is given back, uncounted. Close of the Queue ends the waiting with [ErrClosed].
 func (q *Queue) Claim(ctx context.Context, n int, o *ClaimOptions) (*Batch, error) {
 	var opts ClaimOptions
 	if o != nil {
@@ -121,9 +121,6 @@ func verdictForRecord(newer *growingDelays, err error) verdict {
 	var version *wire.NewerVersionError
 	if errors.As(err, &version) {
 		return newer.verdictForNewerVersion(version.Version, err)
-	}
-	if late := (*tooLateError)(nil); errors.As(err, &late) {
-		return verdict{op: opBury, class: lease.ClassTooLate, err: err}
 	}
 	if err == errNoRecord {
 		return verdict{op: opBury, class: lease.ClassNoRecord, err: err}

@@ -30,7 +30,8 @@ func requireTooLate(t *testing.T, q *reliable.Queue, id string) {
 	assert.Equal(t, reliable.TooLate, info.Class)
 	last, ok := info.LastError()
 	require.True(t, ok)
-	assert.Contains(t, last.Reason, "too late: not to be started after ")
+	assert.Equal(t, "too late", last.Reason)
+	assert.Equal(t, last.Attempt, info.Failures+info.Expiries, "it counts nothing")
 	assert.False(t, info.NotAfter.IsZero())
 }
 
@@ -60,6 +61,37 @@ func TestAJobThatIsClaimedAfterItsDeadlineIsDeadAndNotRun(t *testing.T) {
 	requireTooLate(t, q, "late")
 	require.NoError(t, stop())
 	assert.Empty(t, ran)
+}
+
+func TestAJobThatIsTooLateIsToldByTheHookAndByTheLogAsOneThatDied(t *testing.T) {
+	t.Parallel()
+	q := newQueue(t, nil)
+	deadline := serverNow(t).Add(-time.Second).Truncate(time.Millisecond)
+	put(t, q, reliable.Item{Kind: "k", ID: "late", Payload: []byte("p"), NotAfter: deadline})
+	type told struct {
+		reliable.Event
+		job *reliable.Job
+	}
+	died := make(chan told, 10)
+	stop := runConsumer(t, q, reliable.HandlerFunc(func(context.Context, *reliable.Job) error { return nil }), &reliable.ConsumerOptions{
+		Hooks: &reliable.Hooks{OnDead: func(ctx context.Context, e reliable.Event) {
+			job, _ := reliable.JobFrom(ctx)
+			died <- told{e, job}
+			assert.ErrorIs(t, job.Ack(ctx), reliable.ErrSettled)
+			assert.ErrorIs(t, ctx.Err(), context.Canceled)
+		}},
+	})
+	got := receive(t, died)
+	assert.Equal(t, []any{q.Name(), "late", "k", 1, int64(0)}, []any{got.Queue, got.ID, got.Kind, got.Attempt, got.Fence})
+	assert.ErrorContains(t, got.Err, "too late: not to be started after "+deadline.UTC().Format("2006-01-02T15:04:05.000Z")+", and claimed at ")
+	assert.Equal(t, []any{"late", "p"}, []any{got.job.ID, string(got.job.Payload)})
+	requireTooLate(t, q, "late")
+	require.NoError(t, stop())
+	assert.Empty(t, died, "once")
+	stats, err := q.Stats(t.Context())
+	require.NoError(t, err)
+	delete(stats.Counters, "graces") // the first sweep
+	assert.Equal(t, map[string]int64{"enqueued": 1, "too_late": 1, "died": 1}, stats.Counters, "neither claimed nor buried")
 }
 
 func TestADeadlineHoldsForRetriesAndForClaimsByHand(t *testing.T) {

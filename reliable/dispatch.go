@@ -223,11 +223,24 @@ func (r *run) digestClaim(f flight) error {
 	if f.claimed.Missing > 0 {
 		r.failed("", fmt.Errorf("%d due jobs had no record, and were put into dead", f.claimed.Missing))
 	}
+	r.tellTooLate(f.claimed.TooLate)
 	r.schedule(f)
 	for i := range f.claimed.Jobs {
 		r.take(&f.claimed.Jobs[i])
 	}
 	return nil
+}
+
+// tellTooLate tells of jobs that a claim has put into dead, since their deadline had passed.
+func (r *run) tellTooLate(jobs []lease.Lease) {
+	for i := range jobs {
+		l, w := &jobs[i], new(work)
+		w.job = &w.own
+		_ = w.job.read(l, r.store, r.guard, r.queue) // for what can be read of it
+		w.job.settled = true
+		w.job.hold = r.keeper.Ended((*jobContext)(w.job), l)
+		r.emitFor(w, eventDead, 0, &tooLateError{deadline: l.NotAfter, claimed: l.Due.Add(l.Late)}, time.Time{})
+	}
 }
 
 // schedule notes what a claim has told of the jobs that are still to come. What an older one tells after a newer one

@@ -108,6 +108,7 @@ func (r *run) recall() error {
 	var late []lease.Lease
 	for _, f := range r.lastFlights() {
 		late = append(late, f.claimed.Jobs...)
+		r.tellTooLate(f.claimed.TooLate)
 	}
 	return r.giveBack(late, lastSettle)
 }
@@ -149,6 +150,7 @@ func (r *run) giveUp() error {
 	for _, f := range r.lastFlights() {
 		_ = r.digestSettles(f) // what was answered is settled
 		jobs = append(jobs, f.claimed.Jobs...)
+		r.tellTooLate(f.claimed.TooLate)
 	}
 	_ = errors.As(r.giveBack(jobs, lastSeal), &late)
 	failure := &DrainError{Cause: errNotTaken}

@@ -36,7 +36,8 @@ type Item struct {
 	// MaxRetries and MaxExpiries of this job, where they differ from the queue's.
 	MaxRetries, MaxExpiries *int
 	// NotAfter is a deadline, on Redis' clock, cut to milliseconds: a job that is claimed after it, at its first start or at a
-	// retry, is not run but dead as [TooLate]. A handler that runs is not ended by it. Default: none.
+	// retry, is not run but dead as [TooLate], uncounted, by the claim itself. At the very millisecond it may still start. A
+	// handler that runs is not ended by it, and a redrive keeps it. Default: none.
 	NotAfter time.Time
 	// OnConflict says what happens where a job has the ID already. Default [Reject].
 	OnConflict Conflict

@@ -49,7 +49,7 @@ type Job struct {
 // errNoRecord is the reason of a job whose record was lost, by somebody's hand: a redrive brings back a stand-in.
 var errNoRecord = errors.New("no record")
 
-// A tooLateError is the reason of a job whose deadline had passed when it was claimed, both by Redis' clock.
+// A tooLateError is why a job is dead whose deadline had passed when it was claimed, both by Redis' clock.
 type tooLateError struct{ deadline, claimed time.Time }
 
 func (e *tooLateError) Error() string {
@@ -58,8 +58,7 @@ func (e *tooLateError) Error() string {
 
 func stamp(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05.000Z") }
 
-// newJob decodes a lease's record. With an error, wire's, errNoRecord or a tooLateError, the job must not be given to a
-// handler.
+// newJob decodes a lease's record. With an error, wire's or errNoRecord, the job must not be given to a handler.
 func newJob(l *lease.Lease, store *lease.Store, guard *idempotency.Guard, q *Queue) (*Job, error) {
 	job := new(Job)
 	return job, job.read(l, store, guard, q)
@@ -78,9 +77,6 @@ func (j *Job) read(l *lease.Lease, store *lease.Store, guard *idempotency.Guard,
 		return err
 	}
 	j.Kind, j.Payload, j.Headers, j.EnqueuedAt = envelope.Kind, envelope.Payload, envelope.Headers, envelope.EnqueuedAt
-	if l.TooLate() {
-		return &tooLateError{deadline: l.NotAfter, claimed: l.Due.Add(l.Late)}
-	}
 	return nil
 }
 

@@ -77,12 +77,10 @@ func filled(t *testing.T, p *netfault.Proxy, rdb *redis.Client, queue string) {
 	require.GreaterOrEqual(t, p.Connections(), poolSize)
 }
 
-// newDeadSite is for connections that die. Where leaseq's own ones are met dead as well, a call is answered by its third
-// try, after three or five seconds: in the small form leases are longer than that by more than a beat.
+// newDeadSite is for connections that die.
 func newDeadSite(t *testing.T) *loopSite {
 	t.Helper()
 	s := newLoopSite(t, "dead connections", func(o *redis.Options) { o.PoolSize = poolSize })
-	s.o.Lease = shape(9*time.Second, loopLease)
 	s.heal = func() {
 		for _, p := range []*netfault.Proxy{s.cut, s.aft} {
 			p.Cut()
@@ -94,7 +92,8 @@ func newDeadSite(t *testing.T) *loopSite {
 
 // All connections that a process has, twenty in each pool and those of leaseq's own, are dead for ever without a word, as
 // behind a firewall that forgot them; new ones work. go-redis would find that out three seconds a connection. A job is
-// started within five seconds nevertheless, the job that is held is still held, and calls by hand are answered too.
+// started by the second try nevertheless, 1.2 to 1.4 s after that where the machine has time, the job that is held is still
+// held, and calls by hand are answered too.
 func TestS43_LoopsOutliveThatAllConnectionsHaveDied(t *testing.T) {
 	t.Parallel()
 	s := newDeadSite(t)
@@ -141,7 +140,7 @@ func TestS43_LoopsOutliveThatAllConnectionsHaveDied(t *testing.T) {
 	for loop := range sidecarLoops {
 		require.Eventually(t, func() bool { return ofAft.passes(loop) > 0 }, 30*time.Second, time.Millisecond, loop)
 	}
-	assert.LessOrEqual(t, time.Since(end), callBound()+time.Second+(s.o.Lease-loopLease)/3, "until every loop works, one beat of the heartbeat included")
+	assert.LessOrEqual(t, time.Since(end), recoverBound+time.Second, "until every loop works")
 	calls.Wait()
 	t.Logf("everything works %v after that", time.Since(end).Round(time.Millisecond))
 	require.Eventually(t, func() bool { return ofConsumer.passes("blpop") > 0 }, 30*time.Second, time.Millisecond)
@@ -160,10 +159,9 @@ func TestS43_LoopsOutliveThatAllConnectionsHaveDied(t *testing.T) {
 	assert.Zero(t, s.stats().Counters["expired"])
 }
 
-// callBound is until when a call by hand, or a claim, must be answered; it was met after 5.0 s, which the full form's bound
-// hardly allows. It waits for a second or, where answers take longer, as beside
-// other tests, for twice the last one's time; and twice as long again after each dead connection.
-func callBound() time.Duration { return recoverBound + shape(5*time.Second, 0) }
+// callBound is until when a call by hand, or a claim, must be answered. It waits for a second or, where answers take longer,
+// as beside other tests, for twice the last one's time.
+func callBound() time.Duration { return shape(recoverBound, 3*time.Second) }
 
 // handAt makes a Queue for claims by hand behind the consumer's proxy, with one job.
 func handAt(t *testing.T, s *loopSite, name string) *reliable.Queue {

@@ -76,6 +76,7 @@ type Claimed struct {
 	IDs     []string
 	Dues    []Time
 	Missing int
+	TooLate []string
 	Lease   int64
 	Expiry  int64
 	NextDue Time // from now; -1: nothing is due
@@ -89,7 +90,7 @@ func (p *Partition) Claim(now int64, c *Claim, first int64) Claimed {
 		p.Wake = p.Wake || freed > 0
 		return Claimed{Short: true, Lease: p.Policy.Lease}
 	}
-	out := Claimed{IDs: []string{}, Lease: max(c.Lease, p.Policy.Lease), NextDue: Exactly(-1)}
+	out := Claimed{IDs: []string{}, TooLate: []string{}, Lease: max(c.Lease, p.Policy.Lease), NextDue: Exactly(-1)}
 	taken, bytes := 0, 0
 	room := p.room()
 	rate := p.rateAt(now)
@@ -107,6 +108,11 @@ func (p *Partition) Claim(now int64, c *Claim, first int64) Claimed {
 		if j.Record == "" {
 			out.Missing++
 			p.noRecord(id, now)
+			continue
+		}
+		if j.NotAfter != 0 && j.NotAfter < now {
+			out.TooLate = append(out.TooLate, id)
+			p.tooLate(id, now)
 			continue
 		}
 		out.IDs, out.Dues = append(out.IDs, id), append(out.Dues, j.Score)
@@ -218,6 +224,15 @@ func (p *Partition) drop(id string) {
 	delete(p.Jobs, id)
 	p.count("cancelled", 1)
 	p.count("cancelled_processing", 1)
+}
+
+// tooLate ends a job whose deadline has passed before it was started.
+func (p *Partition) tooLate(id string, now int64) {
+	p.move(id, Dead, Exactly(now))
+	j := p.Jobs[id]
+	j.fail(now, j.Failures+j.Expiries, "", "too late\ttoo-late", "")
+	p.count("too_late", 1)
+	p.count("died", 1)
 }
 
 func (p *Partition) noRecord(id string, now int64) {

@@ -40,6 +40,13 @@ func (g *gate) enter(now time.Time) (probe bool, err error) {
 	return true, nil
 }
 
+// shut reports whether dials have failed.
+func (g *gate) shut() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.err != nil
+}
+
 // leave notes what came of a call.
 func (g *gate) leave(now time.Time, err error) {
 	g.mu.Lock()

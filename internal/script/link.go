@@ -3,20 +3,13 @@ package script
 import (
 	"context"
 	"errors"
+	"maps"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"github.com/redis/go-redis/v9"
-	"github.com/redis/go-redis/v9/maintnotifications"
-)
-
-// The connections of a Link's own: made when they are first needed, few, and never old, since an idle connection can die
-// without a word.
-const (
-	spareConnections = 8
-	spareIdle        = 2
-	spareMaxIdleTime = 10 * time.Second
 )
 
 // A Link is a user's client with what we need beside it: a few connections of our own, and what is known of whether the
@@ -29,16 +22,19 @@ type Link struct {
 	both, ours, users gate        // for all calls once that is so; before, apart
 	probes            atomic.Int64
 
-	mu     sync.Mutex
-	spare  redis.UniversalClient
-	closed bool
-	inUse  atomic.Int64 // of spare
+	mu        sync.Mutex
+	spare     *ownClient
+	retired   map[*ownClient]struct{} // whose calls have not ended yet
+	renewing  chan struct{}           // closed when what is to take spare's place has, or cannot; nil: nothing is
+	unrenewed time.Time               // when nothing could
+	closed    bool
+	inUse     atomic.Int64 // of spare and what is retired
 
 	ctx context.Context // ends with Close
 	end context.CancelFunc
 
 	doubted atomic.Bool    // the client's idle connections are being asked whether they live
-	pings   sync.WaitGroup // that ask them
+	pings   sync.WaitGroup // that ask them, and fresh ones of ours
 }
 
 // NewLink does no I/O.
@@ -52,15 +48,19 @@ func NewLink(rdb redis.UniversalClient) *Link {
 // Close ends the connections of our own; calls that use them fail. Later ones use the client's.
 func (l *Link) Close() error {
 	l.mu.Lock()
-	spare := l.spare
-	l.spare, l.closed = nil, true
+	ours := slices.Collect(maps.Keys(l.retired))
+	if l.spare != nil {
+		ours = append(ours, l.spare)
+	}
+	l.spare, l.retired, l.closed = nil, nil, true
 	l.mu.Unlock()
 	l.end()
 	l.pings.Wait()
-	if spare == nil {
-		return nil
+	var errs []error
+	for _, one := range ours {
+		errs = append(errs, one.Close())
 	}
-	return spare.Close()
+	return errors.Join(errs...)
 }
 
 // mostPings bounds how many connections are asked at a time.
@@ -68,8 +68,9 @@ const mostPings = 64
 
 // doubt is called when a call on one of the client's connections had no answer in time: where one has died without a
 // word, others may have. All that are idle are asked at once, so that the client finds the dead ones out within one of
-// its timeouts, not one after the other; calls go out on our own connections meanwhile.
+// its timeouts, not one after the other; calls go out on our own connections meanwhile, which are fresh ones.
 func (l *Link) doubt() {
+	l.renew()
 	client, ok := l.rdb.(*redis.Client)
 	if !ok {
 		return
@@ -104,36 +105,16 @@ func (l *Link) follow() {
 	}
 }
 
-// own is the client of our own connections, or the user's where there can be none, or none any more.
-func (l *Link) own() redis.UniversalClient {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.closed {
-		return l.rdb
-	}
-	if l.spare == nil {
-		// The pool may be larger than what we use of it: it counts failed dials up to its size, and then dials once a
-		// second only.
-		l.spare = l.OwnClient(256*spareConnections, func(t *Tuning) {
-			t.ConnMaxIdleTime, t.MaxIdleConns = spareMaxIdleTime, spareIdle
-		})
-	}
-	if l.spare == nil {
-		return l.rdb
-	}
-	return l.spare
-}
-
 // Do sends a plain command once, on the client's connections or, aside, on our own; the first argument is its key. What
 // it answers is read from the command.
 func (l *Link) Do(ctx context.Context, aside bool, args ...any) *redis.Cmd {
 	cmd := redis.NewCmd(ctx, args...)
 	cmd.SetFirstKeyPos(1)
-	var most int64
+	by := onClients
 	if aside {
-		most = spareConnections / 2
+		by = onOursAside
 	}
-	err := l.use(most, func(rdb redis.UniversalClient) error {
+	err := l.use(ctx, by, func(rdb redis.UniversalClient) error {
 		_ = rdb.Process(ctx, once{cmd}) // the command holds the error
 		return cmd.Err()
 	})
@@ -143,11 +124,34 @@ func (l *Link) Do(ctx context.Context, aside bool, args ...any) *redis.Cmd {
 	return cmd
 }
 
-// use runs a call on one of at most so many connections of our own, or with 0 on the client's. It returns an error
-// instead where the server cannot be reached; call returns the error that tells that.
-func (l *Link) use(most int64, call func(redis.UniversalClient) error) error {
+// A way is on which connections a call goes out.
+type way struct {
+	most int64 // of our own at most so many may be in use; 0: the client's
+	anew bool  // a call before it had no answer: idle ones of our own may be dead, too
+}
+
+var (
+	onClients   = way{}
+	onOurs      = way{most: spareConnections}
+	onOursAgain = way{most: spareConnections, anew: true}
+	onOursAside = way{most: spareConnections / 2, anew: true}
+)
+
+// use runs a call in one of the ways. It returns an error instead where the server cannot be reached; call returns the
+// error that tells that.
+func (l *Link) use(ctx context.Context, by way, call func(redis.UniversalClient) error) error {
 	l.follow()
 	defer l.follow()
+	most := by.most
+	var renewed <-chan struct{}
+	if by.anew {
+		renewed = l.renew()
+	} else if most == 0 && l.doubted.Load() {
+		by, renewed = onOursAside, l.underWay()
+	}
+	if renewed != nil {
+		_ = Sleep(ctx, silence, renewed)
+	}
 	g := l.gateFor(most)
 	if g != nil {
 		probe, err := g.enter(time.Now())
@@ -159,14 +163,15 @@ func (l *Link) use(most int64, call func(redis.UniversalClient) error) error {
 			most = spareConnections // whose dials are not repeated by the client
 		}
 	}
-	if most == 0 && l.doubted.Load() {
-		most = spareConnections / 2
-	}
+	most = max(most, by.most)
 	rdb := l.rdb
 	if most > 0 {
 		defer l.inUse.Add(-1)
 		if l.inUse.Add(1) <= most {
-			rdb = l.own()
+			if own := l.own(); own != nil {
+				defer l.leave(own)
+				rdb = own.UniversalClient
+			}
 		}
 	}
 	err := call(rdb)
@@ -205,40 +210,4 @@ func (l *Link) gateFor(most int64) *gate {
 func (l *Link) hasIdle() bool {
 	c, ok := l.rdb.(*redis.Client)
 	return ok && c.PoolStats().IdleConns > 0
-}
-
-// OwnClient makes a client out of a copy of the user's options, with a pool of its own of up to n connections, which
-// repeats nothing by itself; nil where it cannot be made: of anything but a *redis.Client or a *redis.ClusterClient.
-// Hooks are not copied. tune may change what is common to both kinds. The caller closes it.
-func (l *Link) OwnClient(n int, tune func(*Tuning)) redis.UniversalClient {
-	t := Tuning{MaxIdleConns: n}
-	switch c := l.rdb.(type) {
-	case *redis.ClusterClient:
-		o := *c.Options()
-		t.ReadTimeout, t.ConnMaxIdleTime = o.ReadTimeout, o.ConnMaxIdleTime
-		tune(&t)
-		o.MaxRetries, o.DialerRetries, o.ReadTimeout, o.ConnMaxIdleTime = -1, 1, t.ReadTimeout, t.ConnMaxIdleTime
-		o.PoolSize, o.MinIdleConns, o.MaxIdleConns, o.MaxActiveConns = n, 0, t.MaxIdleConns, 0
-		return redis.NewClusterClient(&o)
-	case *redis.Client:
-		o := *c.Options()
-		if l.trail != nil {
-			o.Dialer = l.trail.own
-		}
-		// A fresh one: the user's client writes into its own whenever it connects, so it can be neither shared nor read.
-		o.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
-		t.ReadTimeout, t.ConnMaxIdleTime = o.ReadTimeout, o.ConnMaxIdleTime
-		tune(&t)
-		o.MaxRetries, o.DialerRetries, o.ReadTimeout, o.ConnMaxIdleTime = -1, 1, t.ReadTimeout, t.ConnMaxIdleTime
-		o.PoolSize, o.MinIdleConns, o.MaxIdleConns, o.MaxActiveConns = n, 0, t.MaxIdleConns, 0
-		return redis.NewClient(&o)
-	}
-	return nil
-}
-
-// Tuning is what differs between clients of our own.
-type Tuning struct {
-	ReadTimeout     time.Duration
-	ConnMaxIdleTime time.Duration
-	MaxIdleConns    int
 }

@@ -82,24 +82,30 @@ func (r *Runner) command(ctx context.Context, req *Request, whole bool) once {
 
 // Send tries the requests once, in one round trip, and fills in their answers and errors. A server that does not know
 // a script gets it whole, in one further round trip. Two requests of one Send may run in any order.
-func (r *Runner) Send(ctx context.Context, requests ...*Request) { r.sendOn(ctx, 0, requests) }
+func (r *Runner) Send(ctx context.Context, requests ...*Request) { r.sendOn(ctx, onClients, requests) }
 
 // SendFirst is Send on connections of our own, which nobody's work takes: for what must not wait for one. Where no such
 // connections can be made, or too many are in use, it is Send.
 func (r *Runner) SendFirst(ctx context.Context, requests ...*Request) {
-	r.sendOn(ctx, spareConnections, requests)
+	r.sendOn(ctx, onOurs, requests)
 }
 
-// SendAside is SendFirst for a try after one that had no answer. It leaves half of the connections to SendFirst.
+// SendAgain is SendFirst for a try after one that had no answer: connections of our own that have been idle are replaced
+// first, since they may have died without a word as well.
+func (r *Runner) SendAgain(ctx context.Context, requests ...*Request) {
+	r.sendOn(ctx, onOursAgain, requests)
+}
+
+// SendAside is SendAgain for calls that leave half of the connections to SendFirst.
 func (r *Runner) SendAside(ctx context.Context, requests ...*Request) {
-	r.sendOn(ctx, spareConnections/2, requests)
+	r.sendOn(ctx, onOursAside, requests)
 }
 
-// sendOn sends on the client's connections, or with most on those of our own unless so many are in use.
-func (r *Runner) sendOn(ctx context.Context, most int64, requests []*Request) {
+// sendOn sends in one of the ways.
+func (r *Runner) sendOn(ctx context.Context, by way, requests []*Request) {
 	err := r.checkRecords(requests)
 	if err == nil {
-		err = r.link.use(most, func(rdb redis.UniversalClient) error {
+		err = r.link.use(ctx, by, func(rdb redis.UniversalClient) error {
 			r.sendWhole(ctx, rdb, requests)
 			return requests[0].Err
 		})

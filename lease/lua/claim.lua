@@ -1,14 +1,15 @@
 -- claim: leases the jobs that are due, the lowest due times first
 -- KEYS: sessions due processing dead jobs leases counts errors fence policy stats wake
 -- ARGV: session number seen n lease_ms max_bytes stub
--- ANSWER: OK lease_ms next_due_ms held first_fence n missing now_ms dues sizes counts ids, then per job: record | SHORT lease_ms | AGAIN what | STALE | NOSESSION
+-- ANSWER: OK lease_ms next_due_ms held first_fence n missing now_ms dues sizes counts ids, then per job: record, then late if there are any | SHORT lease_ms | AGAIN what | STALE | NOSESSION
 -- seen is the highest fence that this session was given: what it leased beyond was never seen, and goes back first.
 -- The stored answer is `first_fence n expiry`. next_due_ms is -1 where nothing is due at all. stub stands in for a
 -- record that is missing. held says why jobs are not given although they are due: '', paused, concurrency (as many
 -- are in processing as the policy allows), or rate (as many were started); next_due_ms is then when that ends, at the
 -- earliest, and -1 where nobody knows. A lease_ms of 0 is the published one; a shorter one than that is refused (SHORT).
 -- dues are the due times, and sizes the lengths of the IDs: one that is every job's, or one for each, with blanks between.
--- counts is empty, or has a line for each job, empty where there are none. ids are all IDs, one after the other.
+-- counts is empty, or has a line for each job, empty where there are none. ids are all IDs, one after the other. late has
+-- four elements for each job that went to dead since its time is over: due time, counts, ID and record.
 local sessions, due, processing, dead, jobs, leases, counts, errors, fence, policy, stats, wake = unpack(KEYS)
 call('HDEL', sessions, '')
 local answer, rest = session_check(sessions, ARGV[1], ARGV[2])
@@ -150,33 +151,69 @@ while take < wanted and not full do
     records = page
   end
 end
+-- What counts holds of them: jobs whose not-after has passed are not leased, and go to dead.
+local texts, outdated = nil, {}
+if take > missing and not none_counted and call('HLEN', counts) > 0 then
+  texts = call('HMGET', counts, unpack(ids, 1, take))
+  for i = 1, take do
+    if not texts[i] or string.find(texts[i], '[^%d %-]') then
+      texts[i] = ''
+    elseif texts[i] ~= '' then
+      local until_ms = string.match(texts[i], '^%d+ %d+ %d+ %S+ %S+ (%d+)$')
+      if until_ms and until_ms + 0 < floor_ms then
+        outdated[i] = true
+      end
+    end
+  end
+end
 local next_fence = (call('GET', fence) or '0') + 1 -- before anything moves: it may be no number, by somebody's hand
 if take > 0 then
   call('ZREMRANGEBYRANK', due, '0', take == 1 and '0' or int(take - 1))
 end
 local next_time = ids[take + 1] and score(same or flat[2 * take + 2])
 
--- The members without a record leave the lists, which close up.
+-- put_aside takes what is not leased out of the lists, which close up, and puts it into dead: members without a record, and
+-- jobs that are too late. Returns how many are left, and what is answered of those that are late.
 local function put_aside() -- rare
-  local lacking, kept = {}, 0
+  local lacking, late, scores, attempts, kept = {}, {}, {}, {}, 0
   for i = 1, take do
-    if records[i] and records[i] ~= '' then
-      kept = kept + 1
-      ids[kept], records[kept] = ids[i], records[i]
-      if flat then
-        flat[2 * kept] = flat[2 * i]
-      end
+    local id, record, due_time = ids[i], records[i], same or flat[2 * i]
+    if not record or record == '' then
+      lacking[#lacking + 1] = id
+    elseif outdated[i] then
+      append(late, due_time, texts[i])
+      append(late, id, record)
+      append(scores, int(floor_ms), id)
+      local failures, expiries = counts_read(texts[i])
+      attempts[#attempts + 1] = failures + expiries
     else
-      lacking[#lacking + 1] = ids[i]
+      kept = kept + 1
+      ids[kept], records[kept] = id, record
+      if flat then
+        flat[2 * kept] = due_time
+      end
+      if texts then
+        texts[kept] = texts[i]
+      end
     end
   end
   no_record(lacking, floor_ms, ARGV[7], dead, jobs, errors, stats)
+  each(2, 'ZADD', dead, scores)
+  for i, attempt in ipairs(attempts) do
+    error_add(errors, scores[2 * i], floor_ms, attempt, '', 'too late\ttoo-late', '')
+  end
+  if #attempts > 0 then
+    call('HINCRBY', stats, 'too_late', #attempts)
+    call('HINCRBY', stats, 'died', #attempts)
+  end
+  return kept, attempts[1] and late
 end
-if missing > 0 then
-  put_aside()
+local n_ids, late = take, nil
+if missing > 0 or next(outdated) then
+  n_ids, late = put_aside()
 end
 
-local first, n_ids, expiry, first_text = 0, take - missing, int(ceil_ms + lease), '0'
+local first, expiry, first_text = 0, int(ceil_ms + lease), '0'
 local count_text = n_ids == 1 and '1' or int(n_ids)
 local dues, sizes, own = '', '', ''
 if n_ids > 0 then
@@ -242,14 +279,8 @@ if n_ids > 0 then
     end
     dues = table.concat(list, ' ')
   end
-  if not none_counted and call('HLEN', counts) > 0 then
-    local list = call('HMGET', counts, unpack(ids, 1, n_ids))
-    for i = 1, n_ids do
-      if not list[i] or string.find(list[i], '[^%d %-]') then
-        list[i] = ''
-      end
-    end
-    own = table.concat(list, '\n')
+  if texts then
+    own = table.concat(texts, '\n', 1, n_ids)
   end
 end
 
@@ -267,8 +298,11 @@ end
 if next_due == 0 and take + freed > 0 then
   wake_up(wake)
 end
+if late then
+  records[n_ids + 1] = late
+end
 session_store(sessions, session, number, now_text, first_text .. ' ' .. count_text .. ' ' .. expiry)
 return {
   'OK', lease, next_due, held, first_text, n_ids, missing, floor_ms, dues, sizes, own, table.concat(ids, '', 1, n_ids),
-  unpack(records, 1, n_ids),
+  unpack(records, 1, late and n_ids + 1 or n_ids),
 }
