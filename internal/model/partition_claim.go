@@ -122,7 +122,7 @@ func (p *Partition) Claim(now int64, c *Claim, first int64) Claimed {
 	if out.NextDue.At == 0 && len(out.IDs) >= room {
 		out.Held, out.NextDue = "concurrency", Exactly(-1)
 	} else if out.NextDue.At == 0 && len(out.IDs) >= rate.starts {
-		out.Held, out.NextDue = "rate", rate.wait(p, now)
+		out.Held, out.NextDue = "rate", rate.wait(now)
 	}
 	if out.NextDue.At == 0 && taken+freed > 0 {
 		p.Wake = true
