@@ -73,6 +73,7 @@ for n = 1, #ids do
     end
     if replaces then
       codes[n], n_replaced = 'p', n_replaced + 1
+      room = old == '1' and room or room - 1 -- for those that follow
     else
       codes[n], n_created, room = 'c', n_created + 1, room - 1
     end
