@@ -21,6 +21,12 @@ func (p *Partition) Enqueue(now int64, items []Item) string {
 	var out strings.Builder
 	added, made := p.putBack(), map[string]bool{}
 	for _, item := range items {
+		rested := p.Jobs[item.ID]
+		if rested != nil && rested.Place == Done && p.rested(rested, now) {
+			delete(p.Jobs, item.ID)
+		} else {
+			rested = nil
+		}
 		code := p.admit(&item)
 		out.WriteByte(code)
 		if code == 'c' || code == 'p' {
@@ -28,6 +34,9 @@ func (p *Partition) Enqueue(now int64, items []Item) string {
 			p.move(item.ID, Due, after(now, item.Delay))
 			made[item.ID] = true
 			p.count(map[byte]string{'c': "enqueued", 'p': "replaced"}[code], 1)
+			p.count("forgotten", int(bit(rested != nil)))
+		} else if rested != nil {
+			p.Jobs[item.ID] = rested
 		}
 	}
 	for id := range made { // of one that was replaced in this call the last time counts
