@@ -85,3 +85,12 @@ func resumeAnswer() question {
 		return reopened(r) || ok && (rest == "p" || rest == "n")
 	}}
 }
+
+func retainAnswer() question {
+	return question{retainScript, []any{"OK", int64(256), int64(3), int64(1)}, func(ctx context.Context, s *Store) error {
+		_, err := s.Retain(ctx, 256)
+		return err
+	}, func(r []any) bool {
+		return len(r) == 4 && r[0] == "OK" && isInts(r[1:]) && r[1].(int64) >= 0 && r[2].(int64) >= 0
+	}}
+}

@@ -12,7 +12,7 @@ import (
 func claimAnswer(t testing.TB, hostile *answering) question {
 	return question{claimScript, []any{
 		"OK", int64(1000), int64(-1), "", "1796001153160518", int64(2), int64(0), int64(1796001153160),
-		"1796001153000 1\n-inf 1 1 0 2 - 7 -", "ab", "record", "record", []any{"1796001153000 4 1 0 0 - - 1796001152000", "late", "record"},
+		"1796001153000 -inf", "1", "\n1 0 2 - 7 -", "ab", "record", "record", []any{"1796001153000", "1 0 0 - - 1796001152000", "late", "record"},
 	}, func(ctx context.Context, s *Store) error {
 		got, err := s.Claim(ctx, 10, nil)
 		reply, _ := hostile.answer.([]any)
@@ -22,11 +22,11 @@ func claimAnswer(t testing.TB, hostile *answering) question {
 		}
 		if late == 1 {
 			list, _ := reply[len(reply)-1].([]any)
-			if 3*len(got.TooLate) != len(list) {
+			if lateFields*len(got.TooLate) != len(list) {
 				return nil // as above
 			}
 			for i, job := range got.TooLate {
-				require.Equal(t, []any{list[3*i+1], list[3*i+2]}, []any{job.ID, string(job.Record)})
+				require.Equal(t, []any{list[lateFields*i+2], list[lateFields*i+3]}, []any{job.ID, string(job.Record)})
 				require.Empty(t, job.Token)
 			}
 		}
@@ -39,7 +39,7 @@ func claimAnswer(t testing.TB, hostile *answering) question {
 			require.True(t, i == 0 || job.Fence == got.Jobs[i-1].Fence+1, "fences grow")
 			require.True(t, job.ClaimedAt().Equal(got.At))
 		}
-		require.Equal(t, reply[9], ids)
+		require.Equal(t, reply[11], ids)
 		return nil
 	}, func(r []any) bool {
 		if r[0] == "AGAIN" || reopened(r) {

@@ -210,7 +210,7 @@ func plainAnswers() []question {
 			return ok && len(pairs)%2 == 0 && isTexts(pairs)
 		}},
 		{inspectScript, []any{
-			"OK", int64(1796001153160), "2", "1796001153160", "record", "1 0 0 - - -", "1796001153160\t1\tme\twhy\n\nstack", "!7:s:1", "me",
+			"OK", int64(1796001153160), "2", "1796001153160", "record", "1 0 0 - - -", "1796001153160\t1\tme\twhy\n\nstack", "!7:s:1", "me", "",
 		}, func(ctx context.Context, s *Store) error {
 			infos, err := s.Inspect(ctx, []string{"a"})
 			if err == nil && len(infos) != 1 {
@@ -218,7 +218,7 @@ func plainAnswers() []question {
 			}
 			return err
 		}, func(r []any) bool {
-			return isOK(r, 9) && isInts(r[1:2]) && isTexts(r[2:]) && isCodes(r[2], "01234", 1)
+			return isOK(r, 10) && isInts(r[1:2]) && isTexts(r[2:]) && isCodes(r[2], "01234", 1)
 		}},
 		{policyScript, []any{"OK", "1796001153160518", int64(1)}, func(ctx context.Context, s *Store) error {
 			_, err := s.Publish(ctx, &Policy{Lease: time.Second})
@@ -236,13 +236,6 @@ func plainAnswers() []question {
 			return understoodAll(s.Redrive(ctx, ids))
 		}, func(r []any) bool { return isOK(r, 2) && isTexts(r[1:]) && r[1] != "" }},
 	}
-}
-
-func retainAnswer() question {
-	return question{retainScript, []any{"OK", int64(256), int64(1)}, func(ctx context.Context, s *Store) error {
-		_, _, err := s.Retain(ctx, 256)
-		return err
-	}, func(r []any) bool { return len(r) == 3 && r[0] == "OK" && isInts(r[1:]) && r[1].(int64) >= 0 }}
 }
 
 // mutate changes a usual answer as the fuzzer says: it takes, cuts, doubles and replaces elements.

@@ -61,6 +61,16 @@ func TestItemsOfABatchActInOrder(t *testing.T) {
 	})
 }
 
+func TestAJobThatReplacesADeadOneTakesAPlaceBeforeTheNext(t *testing.T) {
+	onBoth(t, func(t *testing.T, b *bench) {
+		b.bury(t, "dead")
+		b.publish(t, Policy{MaxLength: ptr(1)})
+		got, err := b.EnqueueEach(t.Context(), []Item{{ID: "dead", Record: []byte("new"), Replace: true}, {ID: "next", Record: []byte("r")}})
+		require.NoError(t, err)
+		assert.Equal(t, []Made{{Replaced: true}, {Err: &QueueFullError{Limit: 1}}}, got, "one is in due before the next")
+	})
+}
+
 func TestPayloadAboveThePublishedLimitIsRefusedAlone(t *testing.T) {
 	onBoth(t, func(t *testing.T, b *bench) {
 		b.publish(t, Policy{PayloadLimit: 100})

@@ -93,7 +93,7 @@ func TestEveryCallButEnqueueRunsToItsEndWhenMemoryIsFull(t *testing.T) {
 	require.NoError(t, b.Wake(ctx))
 	_, _, err = b.TrimSessions(ctx, "0")
 	require.NoError(t, err)
-	_, _, err = b.Retain(ctx, 1)
+	_, err = b.Retain(ctx, 1)
 	require.NoError(t, err)
 	_, err = b.Stats(ctx)
 	require.NoError(t, err)

@@ -78,10 +78,11 @@ type Info struct {
 	Holder                       string    // in processing: who holds it
 	Fence                        int64     // in processing
 	Cancelling                   bool
+	Result                       []byte // in done: what its handler gave; nil from InspectHeads, or where there is none
 }
 
 // Inspect reads jobs by ID; an ID that no job has comes back with place Nowhere. 1 to 1,000 IDs. It is one step unless
-// the records exceed 4 MiB together; then there are more.
+// the records and results exceed 4 MiB together; then there are more.
 func (s *Store) Inspect(ctx context.Context, ids []string) ([]Info, error) {
 	return s.inspect(ctx, ids, 0)
 }
@@ -109,6 +110,9 @@ func (s *Store) inspect(ctx context.Context, ids []string, head int) ([]Info, er
 	return out, nil
 }
 
+// inspected is how many fields the answer has for each job.
+const inspected = 8
+
 // inspectSome reads the first of the jobs: as many as one answer holds.
 func (s *Store) inspectSome(ctx context.Context, ids []string, head int) ([]Info, error) {
 	args, err := idArgs("inspect", []any{head, MaxBytes}, ids)
@@ -119,8 +123,8 @@ func (s *Store) inspectSome(ctx context.Context, ids []string, head int) ([]Info
 	if err := s.repeat(ctx, req); err != nil {
 		return nil, err
 	}
-	n := (len(req.Reply) - 2) / 7
-	if n < 1 || n > len(ids) || len(req.Reply) != 2+7*n {
+	n := (len(req.Reply) - 2) / inspected
+	if n < 1 || n > len(ids) || len(req.Reply) != 2+inspected*n {
 		return nil, odd(inspectScript, len(req.Reply))
 	}
 	now, ok := req.Reply[1].(int64)
@@ -129,10 +133,10 @@ func (s *Store) inspectSome(ctx context.Context, ids []string, head int) ([]Info
 	}
 	out := make([]Info, n)
 	for i := range out {
-		var field [7]string
+		var field [inspected]string
 		for j := range field {
-			if field[j], ok = req.Reply[2+7*i+j].(string); !ok {
-				return nil, odd(inspectScript, req.Reply[2+7*i+j])
+			if field[j], ok = req.Reply[2+inspected*i+j].(string); !ok {
+				return nil, odd(inspectScript, req.Reply[2+inspected*i+j])
 			}
 		}
 		if out[i], ok = readInfo(ids[i], now, field); !ok {
@@ -143,7 +147,7 @@ func (s *Store) inspectSome(ctx context.Context, ids []string, head int) ([]Info
 }
 
 // readInfo reads what is told of one job; false where its place is none that is known.
-func readInfo(id string, now int64, field [7]string) (info Info, ok bool) {
+func readInfo(id string, now int64, field [inspected]string) (info Info, ok bool) {
 	info = Info{ID: id, Record: []byte(field[2]), Holder: field[6]}
 	if len(field[0]) == 1 {
 		info.Place, ok = placeOf(field[0][0])
@@ -154,6 +158,9 @@ func readInfo(id string, now int64, field [7]string) (info Info, ok bool) {
 	info.Failures, info.Expiries, info.Redrives, info.MaxRetries, info.MaxExpiries = readCounts(field[3])
 	info.NotAfter = notAfter(field[3])
 	info.Errors, info.Stack = readFailures(field[4])
+	if field[7] != "" {
+		info.Result = []byte(field[7])
+	}
 	token, marked := strings.CutPrefix(field[5], "!")
 	info.Cancelling = marked
 	fence, _, _ := strings.Cut(token, ":")

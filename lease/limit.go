@@ -51,6 +51,8 @@ var limits = []limit{
 	maxDelay(),
 	number("dead_keep", inNumber, 0, 1_000_000_000, true, "all", func(p *Policy) **int { return &p.DeadKeep }),
 	duration("dead_age", "dead_age_ms", 1000, 100*yearInDays*dayInMillis, true, "none", func(p *Policy) *time.Duration { return &p.DeadAge }),
+	doneAge(),
+	number("done_keep", inNumber, 0, 1_000_000_000, true, "all", func(p *Policy) **int { return &p.DoneKeep }),
 	number("concurrency", inNumber, 0, 1_000_000_000, true, "none", func(p *Policy) **int { return &p.Concurrency }),
 	number("rate", inNumber, 0, 1_000_000, true, "none", func(p *Policy) **int { return &p.Rate }),
 	duration("rate_interval", "rate_interval_ms", 1, dayInMillis, true, "1s", func(p *Policy) *time.Duration { return &p.RateInterval }),
@@ -119,6 +121,19 @@ func payloadLimit() limit {
 		get: func(p *Policy) (int64, bool) { return int64(p.PayloadLimit), p.PayloadLimit != 0 },
 		set: func(p *Policy, n int64) { p.PayloadLimit = int(n) },
 	}
+}
+
+// doneAge takes 0 for none: nothing is kept.
+func doneAge() limit {
+	l := duration("done_age", "done_age_ms", 0, 100*yearInDays*dayInMillis, true, "none", func(p *Policy) *time.Duration { return &p.DoneAge })
+	set := l.set
+	l.set = func(p *Policy, n int64) {
+		if n == 0 {
+			n = NoLimit
+		}
+		set(p, n)
+	}
+	return l
 }
 
 func maxDelay() limit {

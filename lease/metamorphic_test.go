@@ -54,7 +54,7 @@ type deed struct {
 var deeds = rapid.SliceOfN(rapid.Custom(func(t *rapid.T) deed {
 	return deed{
 		what: rapid.SampledFrom([]string{"enqueue", "enqueue", "enqueue", "work", "work", "run out", "settle held", "cancel", "redrive", "redrive all", "purge", "purge all",
-			"reschedule", "promote", "bury", "edit", "edit and redrive", "import",
+			"reschedule", "promote", "bury", "edit", "edit and redrive", "import", "retention", "forget all",
 		}).Draw(t, "what"),
 		ids:   rapid.SliceOfN(rapid.StringMatching(`[a-h]`), 1, 8).Draw(t, "ids"),
 		delay: rapid.SampledFrom([]time.Duration{0, 0, 0, time.Hour}).Draw(t, "delay"),
@@ -163,7 +163,7 @@ func (d *doer) do(one deed) {
 	case "redrive":
 		chunks(d, one.ids, func(ids []string) error { _, err := d.next().Redrive(d.ctx, ids); return err })
 	case "purge":
-		place := []Place{Due, Dead}[one.salt%2]
+		place := []Place{Due, Dead, Done}[one.salt%3]
 		chunks(d, one.ids, func(ids []string) error { _, err := d.next().Purge(d.ctx, place, ids); return err })
 	case "reschedule":
 		chunks(d, one.ids, func(ids []string) error { _, err := d.next().Reschedule(d.ctx, one.delay, ids); return err })
@@ -175,11 +175,31 @@ func (d *doer) do(one deed) {
 		d.edit(one)
 	case "import":
 		d.imports(one)
+	case "retention":
+		d.retention(Policy{DoneAge: []time.Duration{time.Hour, 2 * time.Hour, NoLimit}[one.salt%3]})
+	case "forget all":
+		d.forgetAll()
 	case "redrive all":
 		d.all(func(s *Store, c *Cursor) error { _, err := s.RedriveNext(d.ctx, c, d.batch); return err })
 	case "purge all":
 		d.all(func(s *Store, c *Cursor) error { _, err := s.PurgeNext(d.ctx, Dead, c, d.batch); return err })
 	}
+}
+
+// retention says whether acked jobs are kept.
+func (d *doer) retention(p Policy) {
+	_, err := d.next().Publish(d.ctx, &p)
+	require.NoError(d.t, err)
+}
+
+// forgetAll has sweepers forget all that is in done.
+func (d *doer) forgetAll() {
+	d.retention(Policy{DoneKeep: ptr(0)})
+	for more := true; more; {
+		got, err := d.next().Retain(d.ctx, d.batch)
+		more = err != nil || got.More // a lost reply is no answer: once more
+	}
+	d.retention(Policy{DoneKeep: ptr(NoLimit)})
 }
 
 func (d *doer) edit(one deed) {
@@ -228,7 +248,7 @@ func fate(salt int, l *Lease) Verdict {
 	fmt.Fprint(h, salt, l.ID, l.Attempt(), l.Redrives)
 	v := verdict(Ack, *l)
 	v.Reason = fmt.Sprintf("attempt %d", l.Attempt())
-	switch h.Sum32() % 7 {
+	switch h.Sum32() % 8 {
 	case 0, 1:
 		v.Op = Nack
 	case 2:
@@ -239,6 +259,8 @@ func fate(salt int, l *Lease) Verdict {
 		v.Op, v.Delay = Release, time.Hour
 	case 5:
 		v.Op = 0 // it is kept
+	case 6:
+		v.Result = []byte(v.Reason)
 	}
 	return v
 }
@@ -317,11 +339,12 @@ func (d *doer) end() string {
 				reasons = append(reasons, fmt.Sprintf("%d %s", f.Attempt, f.Reason))
 			}
 			mark := strings.HasPrefix(p.Hashes["leases"][id], "!")
-			fmt.Fprintf(&out, "%s: %s, record %q, counts %q, cancelled %v, errors %q\n", place, id, p.Hashes["jobs"][id], p.Hashes["counts"][id], mark, reasons)
+			fmt.Fprintf(&out, "%s: %s, record %q, counts %q, cancelled %v, errors %q, result %q\n", place, id, p.Hashes["jobs"][id], p.Hashes["counts"][id],
+				mark, reasons, p.Hashes["results"][id])
 		}
 	}
 	for _, name := range []string{"enqueued", "acked", "nacked", "buried", "expired", "died", "cancelled", "cancelled_processing", "redriven", "purged", "missing", "too_late", "refused",
-		"rescheduled", "buried_by_hand", "edited", "imported"} {
+		"rescheduled", "buried_by_hand", "edited", "imported", "forgotten"} {
 		fmt.Fprintf(&out, "%s %d\n", name, d.counter(p, name))
 	}
 	fmt.Fprintf(&out, "claimed and not released %d\n", d.counter(p, "claimed")-d.counter(p, "released"))

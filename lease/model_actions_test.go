@@ -160,6 +160,11 @@ func (w *world) drawVerdicts() ([]Verdict, []model.Verdict) {
 		v := verdict(draw(w, rapid.SampledFrom(ops), "op"), l)
 		one := model.Verdict{Op: byte(v.Op), ID: v.ID, Token: v.Token}
 		switch v.Op {
+		case Ack:
+			if !plain {
+				one.Result = draw(w, rapid.SampledFrom([]string{"", "result"}), "result")
+				v.Result = []byte(one.Result)
+			}
 		case Nack, Bury:
 			one.Reason, one.Stack = "reason", draw(w, rapid.SampledFrom([]string{"", "a\nstack"}), "stack")
 		case Release:

@@ -66,8 +66,24 @@ func (w *world) publish() {
 			p.DeadAge, same.DeadAge = time.Hour, hour
 		}
 	}
+	w.drawDone(p, draws)
 	_, err := w.stores[0].Publish(w.ctx, p)
 	require.NoError(w.t, err)
+}
+
+// drawDone says whether acked jobs are kept.
+func (w *world) drawDone(p *Policy, draws func(label string) bool) {
+	same := &w.Policy
+	if draws("done") {
+		same.DoneKeep = draw(w, anyLimit, "done that are kept")
+		p.DoneKeep, p.DoneAge = orTakenAway(same.DoneKeep), NoLimit
+		before := same.DoneAge
+		if same.DoneAge = draw(w, rapid.SampledFrom([]int64{0, hour, hour, 2 * hour}), "for so long"); same.DoneAge > 0 {
+			p.DoneAge = millis(same.DoneAge)
+		} else if before > 0 {
+			same.DoneBefore = before
+		}
+	}
 }
 
 // pause has claims give nothing, for good, for an hour, or until a time that has passed.
@@ -203,20 +219,30 @@ func (w *world) redriveNext() {
 	w.next("redrive", model.Dead, w.RedriveNext, w.stores[0].RedriveNext)
 }
 
-// retain forgets dead jobs, some of which died long ago.
+// retain forgets dead and done jobs, some of which are old.
 func (w *world) retain() {
-	for _, id := range w.In(model.Dead) {
+	w.growOld(model.Dead)
+	w.growOld(model.Done)
+	n := draw(w, aFew, "n")
+	var want Forgotten
+	want.Dead, want.Done, want.More = w.Retain(time.Now().UnixMilli(), n)
+	got, err := w.stores[0].Retain(w.ctx, n)
+	require.NoError(w.t, err)
+	require.Equal(w.t, want, got)
+}
+
+// grow has some jobs be in done since long ago, where no sweeper has come.
+func (w *world) grow() { w.growOld(model.Done) }
+
+// growOld moves the times of some jobs of a place.
+func (w *world) growOld(place string) {
+	for _, id := range w.In(place) {
 		if draw(w, rapid.IntRange(0, 3), "is old") == 0 {
-			at := int64(draw(w, aFew, "died"))
+			at := int64(draw(w, aFew, "since"))
 			w.Jobs[id].Score = model.Exactly(at)
-			require.NoError(w.t, w.b.rdb.ZAdd(w.ctx, w.b.key("dead"), redis.Z{Score: float64(at), Member: id}).Err())
+			require.NoError(w.t, w.b.rdb.ZAdd(w.ctx, w.b.key(place), redis.Z{Score: float64(at), Member: id}).Err())
 		}
 	}
-	n := draw(w, aFew, "n")
-	want, wantMore := w.Retain(time.Now().UnixMilli(), n)
-	got, more, err := w.stores[0].Retain(w.ctx, n)
-	require.NoError(w.t, err)
-	require.Equal(w.t, []any{want, wantMore}, []any{got, more})
 }
 
 // purgeNext is the same for a purge.

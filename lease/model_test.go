@@ -56,7 +56,7 @@ func TestAnyOrderOfCallsLeavesWhatTheModelSays(t *testing.T) {
 			rt.Repeat(map[string]func(*rapid.T){
 				"enqueue": w.step(w.enqueue), "claim": w.step(w.claim), "settle": w.step(w.settle), "extend": w.step(w.extend),
 				"exchange": w.step(w.exchange), "expire": w.step(w.expire), "cancel": w.step(w.cancel),
-				"redrive": w.step(w.redrive), "redrive on": w.step(w.redriveNext), "purge": w.step(w.purge), "purge on": w.step(w.purgeNext), "retain": w.step(w.retain),
+				"redrive": w.step(w.redrive), "redrive on": w.step(w.redriveNext), "purge": w.step(w.purge), "purge on": w.step(w.purgeNext), "retain": w.step(w.retain), "grow old in done": w.step(w.grow),
 				"reschedule": w.step(w.reschedule), "bury by ID": w.step(w.buryByID), "edit": w.step(w.edit), "import": w.step(w.imports),
 				"publish": w.step(w.publish), "pause": w.step(w.pause), "resume": w.step(w.resume), "pass the rate": w.step(w.passRate), "drain wake": w.step(w.drainWake), "pass on": w.step(w.passOn),
 				"lose a record": w.step(w.loseRecord), "forget sessions": w.step(w.forgetSessions),
@@ -215,7 +215,7 @@ func (b *bench) picture(ctx context.Context, t require.TestingT) *model.Picture 
 		for _, place := range []string{model.Due, model.Processing, model.Dead, model.Done} {
 			places[place] = pipe.ZRangeWithScores(ctx, b.key(place), 0, -1)
 		}
-		for _, name := range []string{"jobs", "leases", "counts", "errors", "stats", "sessions", "holders", "sweep"} {
+		for _, name := range []string{"jobs", "leases", "counts", "errors", "results", "stats", "sessions", "holders", "sweep"} {
 			hashes[name] = pipe.HGetAll(ctx, b.key(name))
 		}
 		wake, fence = pipe.LLen(ctx, b.key("wake")), pipe.Get(ctx, b.key("fence"))

@@ -33,6 +33,8 @@ type Policy struct {
 	MaxDelay      *time.Duration // how far ahead a due time may be asked for; default 7 days
 	DeadKeep      *int           // dead jobs that sweepers keep, the newest; default: all
 	DeadAge       time.Duration  // how long they keep a dead job; default: for ever
+	DoneAge       time.Duration  // how long the ID of an acked job is taken and its result kept, in whole ms, counted from the ack; default: not at all
+	DoneKeep      *int           // how many of these sweepers keep, the newest; default: all
 }
 
 // NoLimit in a field of a Policy takes the limit away that was published before: then the built-in default holds. No other

@@ -44,17 +44,15 @@ func TestOfDeadJobsTheNewestAreKept(t *testing.T) {
 			onBoth(t, func(t *testing.T, b *bench) {
 				ids := names("j", 10)
 				b.laid(t, ids...)
-				got, more, err := b.Retain(t.Context(), 100)
+				got, err := b.Retain(t.Context(), 100)
 				require.NoError(t, err)
 				require.Zero(t, got, "without a limit all are kept")
-				require.False(t, more)
 
 				b.publish(t, Policy{DeadKeep: &keep})
-				got, more, err = b.Retain(t.Context(), 100)
+				got, err = b.Retain(t.Context(), 100)
 				require.NoError(t, err)
 				gone := max(10-keep, 0)
-				assert.Equal(t, gone, got)
-				assert.False(t, more)
+				assert.Equal(t, Forgotten{Dead: gone}, got)
 				left, records := b.left(t)
 				assert.Equal(t, ids[gone:], left)
 				assert.EqualValues(t, len(left), records)
@@ -72,16 +70,16 @@ func TestDeadJobsAreKeptForAsLongAsThePolicySays(t *testing.T) {
 			require.NoError(t, b.rdb.ZAdd(t.Context(), b.key("dead"), redis.Z{Score: float64(at), Member: id}).Err())
 		}
 		b.publish(t, Policy{DeadAge: time.Minute})
-		got, _, err := b.Retain(t.Context(), 100)
+		got, err := b.Retain(t.Context(), 100)
 		require.NoError(t, err)
-		assert.Equal(t, 1, got)
+		assert.Equal(t, Forgotten{Dead: 1}, got)
 		left, _ := b.left(t)
 		assert.Equal(t, []string{"b", "c"}, left)
 
 		b.publish(t, Policy{DeadAge: time.Second, DeadKeep: ptr(100)})
-		got, _, err = b.Retain(t.Context(), 100)
+		got, err = b.Retain(t.Context(), 100)
 		require.NoError(t, err)
-		assert.Equal(t, 1, got, "either limit forgets")
+		assert.Equal(t, Forgotten{Dead: 1}, got, "either limit forgets")
 		left, _ = b.left(t)
 		assert.Equal(t, []string{"c"}, left)
 	})
@@ -95,11 +93,11 @@ func TestRetainForgetsABatchAndSaysWhetherThereIsMore(t *testing.T) {
 			n, gone int
 			more    bool
 		}{{4, 4, true}, {3, 3, false}, {3, 0, false}} {
-			got, more, err := b.Retain(t.Context(), want.n)
+			got, err := b.Retain(t.Context(), want.n)
 			require.NoError(t, err)
-			require.Equal(t, []any{want.gone, want.more}, []any{got, more})
+			require.Equal(t, Forgotten{Dead: want.gone, More: want.more}, got)
 		}
-		_, _, err := b.Retain(t.Context(), MaxBatch+1)
+		_, err := b.Retain(t.Context(), MaxBatch+1)
 		var batch *BatchError
 		require.ErrorAs(t, err, &batch)
 	})

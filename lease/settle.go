@@ -18,7 +18,7 @@ type Op byte
 
 // The four ways to end a lease.
 const (
-	Ack     Op = 'a' // finished: the job is removed
+	Ack     Op = 'a' // finished: the job is removed, and its ID kept in done where the policy has a DoneAge
 	Nack    Op = 'n' // failed: failures + 1; back to due after Delay, or to dead when the retries are used up
 	Release Op = 'r' // unfinished: back to due, counts nothing
 	Bury    Op = 'b' // failed for good: failures + 1; to dead
@@ -40,6 +40,8 @@ type Verdict struct {
 	Class  Class         // Nack, Bury: why the job is dead if this ends it; may be left out
 	Stack  string        // Nack, Bury: kept only if the job goes to dead, at most 4 KiB
 
+	Result []byte // Ack: kept with the ID in done, at most MaxResult; where nothing is kept it is dropped. An empty one is none
+
 	Attached *Attached // a record that is changed in the same step; nil: none
 }
 
@@ -48,14 +50,15 @@ func (v *Verdict) KeepDue(l *Lease) { v.KeepAt = l.due }
 
 // A Settled is what became of a job whose lease was ended.
 type Settled struct {
-	Place     Place // Nowhere (acked), Due or Dead
+	Place     Place // Nowhere (acked, whether or not its ID is kept in done), Due or Dead
 	Cancelled bool  // the job had been cancelled, and is removed
 	Err       error // [*LostError], ErrGone, [*RecordError] or [*UnknownError]: the lease was not ended by this call
 }
 
 // Settle ends leases, acks, nacks, releases and buries mixed, in one call. A verdict on a lease that is not its
 // holder's any more is refused (ErrLost by errors.Is) and changes nothing, and so is an ack whose attached record is not
-// its owner's ([ErrRecord]). 1 to 1,000 verdicts; the attached records of more than one hold at most 4 MiB together.
+// its owner's ([ErrRecord]). 1 to 1,000 verdicts; the attached records of more than one hold at most 4 MiB together, and so
+// do their results.
 func (s *Store) Settle(ctx context.Context, verdicts []Verdict) ([]Settled, error) {
 	call, err := s.settleCall(verdicts)
 	if err != nil {
@@ -98,6 +101,9 @@ func (s *Store) settleCall(verdicts []Verdict) (*script.Call, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := checkResults(verdicts); err != nil {
+		return nil, fmt.Errorf("settle: %w", err)
+	}
 	args := make([]any, 1, 1+len(records.args)+3*len(verdicts))
 	args[0] = s.stub
 	args = append(args, records.args...)
@@ -108,9 +114,12 @@ func (s *Store) settleCall(verdicts []Verdict) (*script.Call, error) {
 			return nil, fmt.Errorf("settle %s: %w", v.ID, err)
 		}
 		texts = append(texts, v.ID, v.Token)
-		args = append(args, opNames[v.Op], &texts[len(texts)-2], &texts[len(texts)-1])
+		args = append(args, v.opName(), &texts[len(texts)-2], &texts[len(texts)-1])
 		switch v.Op {
 		case Ack:
+			if len(v.Result) > 0 {
+				args = append(args, v.Result)
+			}
 		case Nack:
 			args = append(args, v.when(), v.Class.with(v.Reason), v.Stack)
 		case Release:
@@ -149,6 +158,10 @@ func (v *Verdict) check() error {
 	switch {
 	case opNames[v.Op] == nil:
 		return fmt.Errorf("unknown verdict %q", string(v.Op))
+	case len(v.Result) > MaxResult:
+		return &TooLargeError{What: "result", Size: len(v.Result), Limit: MaxResult}
+	case len(v.Result) > 0 && v.Op != Ack:
+		return fmt.Errorf("a result with the verdict %q: only an ack has one", string(v.Op))
 	case v.Delay < 0:
 		return fmt.Errorf("a delay of %v: want 0 or more", v.Delay)
 	case len(v.Reason) > maxReason || strings.ContainsAny(v.Reason, "\r\n") || !utf8.ValidString(v.Reason):
@@ -163,6 +176,29 @@ func (v *Verdict) check() error {
 	}
 	if at, err := strconv.ParseFloat(v.KeepAt, 64); err != nil || math.IsNaN(at) {
 		return fmt.Errorf("%q is no due time: use KeepDue", v.KeepAt)
+	}
+	return nil
+}
+
+// opName is the verdict's letter for the script: that of an ack with a result is its own.
+func (v *Verdict) opName() any {
+	if len(v.Result) > 0 {
+		return "k"
+	}
+	return opNames[v.Op]
+}
+
+// Size is how many bytes the result and the fields of the attached record have: of all verdicts of one call at most [MaxBytes].
+func (v *Verdict) Size() int { return len(v.Result) + v.Attached.Size() }
+
+// checkResults bounds what the results of one call hold together.
+func checkResults(verdicts []Verdict) error {
+	bytes := 0
+	for i := range verdicts {
+		bytes += len(verdicts[i].Result)
+	}
+	if bytes > MaxBytes {
+		return &TooLargeError{What: "the results of one call", Size: bytes, Limit: MaxBytes}
 	}
 	return nil
 }

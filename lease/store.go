@@ -16,11 +16,12 @@ import (
 
 // Bounds of one call.
 const (
-	DefaultBatch = 256     // items
-	MaxBatch     = 1000    // items; more are refused
-	MaxBytes     = 4 << 20 // bytes of records in one enqueue or claim; one job may exceed it
-	maxReason    = 512     // bytes of a failure's reason
-	maxStack     = 4 << 10 // bytes of a kept stack
+	DefaultBatch = 256      // items
+	MaxBatch     = 1000     // items; more are refused
+	MaxBytes     = 4 << 20  // bytes of records in one enqueue or claim; one job may exceed it
+	maxReason    = 512      // bytes of a failure's reason
+	maxStack     = 4 << 10  // bytes of a kept stack
+	MaxResult    = 64 << 10 // bytes of a finished job's result
 )
 
 // DefaultLease is the lease of a queue that publishes none.

@@ -58,7 +58,7 @@ func NewSweeper(store *Store, o *SweeperOptions) (*Sweeper, error) {
 
 // Run sweeps until ctx ends, and returns nil when no call of its own is under way any more. It sleeps until the next
 // lease runs out or the outage grace ends, at most a quarter of a lease and a second, drains full batches without a
-// pause, and goes on after any error. Every five seconds it forgets dead jobs that the policy does not keep (see Retain). A call that waits for its answer for a quarter of a lease, at most a second, gets
+// pause, and goes on after any error. Every five seconds it forgets dead and done jobs that the policy does not keep (see Retain). A call that waits for its answer for a quarter of a lease, at most a second, gets
 // company on a connection of the Store's own: it may have gone into a dead one, and expire is safe to run twice.
 func (w *Sweeper) Run(ctx context.Context) error {
 	var calls sync.WaitGroup
@@ -201,8 +201,8 @@ func (w *Sweeper) turned(ctx context.Context, page trimAnswer) (cursor string) {
 
 // Sweep is one bounded pass, for cron and tests: it drains what has run out, in batches, until nothing is left that
 // has, or it has ended max leases (0: any number). With noGrace the outage grace is neither read nor begun; without it,
-// a pass that finds a grace waits for its end, at most about four leases, and sweeps then. At last it forgets the dead jobs
-// that the policy does not keep.
+// a pass that finds a grace waits for its end, at most about four leases, and sweeps then. At last it forgets the dead and
+// done jobs that the policy does not keep.
 func (w *Sweeper) Sweep(ctx context.Context, max int, noGrace bool) (Expired, error) {
 	var sum Expired
 	for {

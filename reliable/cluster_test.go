@@ -27,7 +27,9 @@ func TestTheWholeLifeOfJobsOnACluster(t *testing.T) {
 
 	rdb := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{server.Addr()}})
 	t.Cleanup(func() { _ = rdb.Close() })
-	q := queueOn(t, rdb, "a:life/of.jobs_1", quick())
+	o := quick()
+	o.DoneAge = time.Hour
+	q := queueOn(t, rdb, "a:life/of.jobs_1", o)
 	woken := make(chan struct{}, 1000)
 	stop := runConsumer(t, q, reliable.HandlerFunc(func(_ context.Context, j *reliable.Job) error {
 		woken <- struct{}{}
@@ -37,7 +39,7 @@ func TestTheWholeLifeOfJobsOnACluster(t *testing.T) {
 		if j.Kind == "once" && j.Attempt == 1 {
 			return errors.New("once")
 		}
-		return nil
+		return j.SetResult([]byte(j.ID))
 	}), &reliable.ConsumerOptions{WakeFallback: time.Minute})
 	put(t, q, job("first"))
 	receive(t, woken)
@@ -50,6 +52,9 @@ func TestTheWholeLifeOfJobsOnACluster(t *testing.T) {
 	removed, err := q.Cancel(t.Context(), ids[301])
 	require.NoError(t, err)
 	require.True(t, removed[0].Cancelled)
+	result, err := q.Result(t.Context(), "{a}b{c")
+	require.NoError(t, err)
+	require.Equal(t, "{a}b{c", string(result))
 	require.NoError(t, stop())
 	redistest.CheckQueue(t, node, "leaseq", q.Name())
 }

@@ -31,7 +31,7 @@ var states = []struct {
 	{"dead", reliable.Dead, func(t *testing.T, q *reliable.Queue) {
 		require.NoError(t, claimOld(t, q).Bury(t.Context(), errors.New("buried")))
 	}},
-	{"done", reliable.Done, func(t *testing.T, q *reliable.Queue) { // as a version with retention leaves it
+	{"done", reliable.Done, func(t *testing.T, q *reliable.Queue) { // though nothing says for how long
 		require.NoError(t, claimOld(t, q).Ack(t.Context()))
 		part, err := keys.New(keys.DefaultPrefix, q.Name(), 0)
 		require.NoError(t, err)
@@ -39,6 +39,13 @@ var states = []struct {
 		require.NoError(t, rdb.Do(t.Context(), "zadd", part.Key("done"), 1, "x").Err())
 		require.NoError(t, rdb.HSet(t.Context(), part.Key("results"), "x", "result").Err())
 		t.Cleanup(func() { require.NoError(t, rdb.Del(context.Background(), part.Key("done"), part.Key("results")).Err()) })
+	}},
+	{"done, with a result", reliable.Done, func(t *testing.T, q *reliable.Queue) {
+		_, err := q.SetPolicy(t.Context(), reliable.Policy{DoneAge: time.Hour})
+		require.NoError(t, err)
+		j := claimOld(t, q)
+		require.NoError(t, j.SetResult([]byte("old")))
+		require.NoError(t, j.Ack(t.Context()))
 	}},
 	{"acked", "", func(t *testing.T, q *reliable.Queue) { require.NoError(t, claimOld(t, q).Ack(t.Context())) }},
 	{"dead and purged", "", func(t *testing.T, q *reliable.Queue) {

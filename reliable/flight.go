@@ -53,11 +53,11 @@ func (r *run) launch() {
 	}
 }
 
-// batchOf is how many verdicts go into one round trip: few where their records are large.
+// batchOf is how many verdicts go into one round trip: few where their records or results are large.
 func batchOf(pending []*work) int {
 	n, bytes := 0, 0
 	for _, w := range pending[:min(len(pending), lease.DefaultBatch)] {
-		if bytes += w.verdict.Attached.Size(); n > 0 && bytes > lease.MaxBytes {
+		if bytes += w.verdict.Size(); n > 0 && bytes > lease.MaxBytes {
 			break
 		}
 		n++

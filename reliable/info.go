@@ -34,6 +34,7 @@ type Info struct {
 	Holder                       string    // of a job in processing
 	Fence                        int64     // of a job in processing
 	Cancelling                   bool      // cancelled while being worked on
+	Result                       []byte    // of a job in done: what its handler gave; nil where it gave nothing, and from List
 }
 
 // LastError is the newest of a job's last errors; ok is false where there is none.
@@ -98,7 +99,7 @@ func infoOf(found *lease.Info) Info {
 		ID: found.ID, Place: found.Place, At: found.At, In: found.In, Errors: found.Errors, Stack: found.Stack,
 		Failures: found.Failures, Expiries: found.Expiries, Redrives: found.Redrives, Attempt: found.Failures + found.Expiries + 1,
 		MaxRetries: found.MaxRetries, MaxExpiries: found.MaxExpiries, NotAfter: found.NotAfter,
-		Holder: found.Holder, Fence: found.Fence, Cancelling: found.Cancelling,
+		Holder: found.Holder, Fence: found.Fence, Cancelling: found.Cancelling, Result: found.Result,
 	}
 	envelope, err := wire.Decode(found.Record)
 	switch {

@@ -44,6 +44,7 @@ type Job struct {
 	later    bool     // the job is a handler's: a settle can be left to the consumer
 	decided  bool     // it was
 	refused  error    // what a settle by hand was told: the lease was lost before
+	result   []byte   // for the ack; see SetResult
 }
 
 // errNoRecord is the reason of a job whose record was lost, by somebody's hand: a redrive brings back a stand-in.
@@ -93,7 +94,7 @@ func (j *Job) Context() context.Context { return j.hold.Context() }
 // Deadline is until when the lease is held at least, by this process' monotonic clock.
 func (j *Job) Deadline() time.Time { return j.hold.Deadline() }
 
-// Ack ends the job: it is finished, and removed. A lease that is lost gives [ErrLost] by errors.Is, each time, and changes
+// Ack ends the job: it is finished, and removed; its ID, and its result, are kept where the queue has a DoneAge. A lease that is lost gives [ErrLost] by errors.Is, each time, and changes
 // nothing; a job that this holder settled already gives [ErrSettled].
 //
 // An [*UnknownError], of this or another way to settle, says that it may have run. The job is held on then, and may be
@@ -237,7 +238,7 @@ func (j *Job) verdict(v verdict) lease.Verdict {
 	out := lease.Verdict{ID: j.ID, Token: j.lease.Token, Delay: v.delay}
 	switch v.op {
 	case opAck:
-		out.Op, out.Attached = lease.Ack, v.commit
+		out.Op, out.Attached, out.Result = lease.Ack, v.commit, j.given()
 		return out
 	case opNack:
 		out.Op, out.Reason, out.Class, out.Stack = lease.Nack, reasonOf(v.err), v.class, stackOf(v.err)

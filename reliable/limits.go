@@ -32,6 +32,7 @@ func (o *QueueOptions) validateLimits() error {
 	if n := o.DeadKeep; n != nil && (*n < 0 || *n > maxLength) {
 		errs = append(errs, fmt.Errorf("DeadKeep is %d: want 0 to %d", *n, maxLength))
 	}
+	errs = append(errs, o.validateDone())
 	if n := o.HeaderLimit; n != nil && (*n < 0 || *n > MaxHeaders) {
 		errs = append(errs, fmt.Errorf("HeaderLimit is %d: want 0 to %d bytes", *n, MaxHeaders))
 	}
@@ -48,6 +49,21 @@ func (o *QueueOptions) validateLimits() error {
 	return errors.Join(errs...)
 }
 
+// validateDone checks for how long finished jobs are kept, and how many.
+func (o *QueueOptions) validateDone() error {
+	var errs []error
+	if d := o.DoneAge; d < 0 || d > maxAhead {
+		errs = append(errs, fmt.Errorf("DoneAge is %v: want 1ms to %v, or 0 to keep nothing", d, maxAhead))
+	}
+	switch n := o.DoneKeep; {
+	case n != nil && (*n < 0 || *n > maxLength):
+		errs = append(errs, fmt.Errorf("DoneKeep is %d: want 0 to %d", *n, maxLength))
+	case n != nil && o.DoneAge == 0:
+		errs = append(errs, fmt.Errorf("DoneKeep is %d without a DoneAge: want both, or neither", *n))
+	}
+	return errors.Join(errs...)
+}
+
 // policy is what the options publish: all of it, so that a limit which an earlier deployment had is gone.
 func (o *QueueOptions) policy() *lease.Policy {
 	none := new(lease.NoLimit)
@@ -57,6 +73,7 @@ func (o *QueueOptions) policy() *lease.Policy {
 		PayloadLimit: o.PayloadLimit, HeaderLimit: cmp.Or(o.HeaderLimit, none), MaxLength: cmp.Or(o.MaxLength, none),
 		MaxDelay: new(cmp.Or(o.MaxDelay, DefaultMaxDelay)), JobTimeout: cmp.Or(o.JobTimeout, lease.NoLimit), MaxLease: cmp.Or(o.MaxLease, lease.NoLimit),
 		DeadKeep: cmp.Or(o.DeadKeep, none), DeadAge: cmp.Or(o.DeadAge, lease.NoLimit),
+		DoneKeep: cmp.Or(o.DoneKeep, none), DoneAge: cmp.Or(o.DoneAge, lease.NoLimit),
 	}
 	p.Concurrency, p.Rate = new(cmp.Or(o.Concurrency, lease.NoLimit)), new(cmp.Or(o.Rate, lease.NoLimit))
 	p.RateInterval = cmp.Or(o.RatePer, lease.NoLimit)

@@ -241,14 +241,17 @@ func TestLimitsThatCannotBeAreRefusedAllAtOnce(t *testing.T) {
 	t.Parallel()
 	_, err := reliable.New(redistest.Client(t), "limits", &reliable.QueueOptions{
 		MaxDelay: -1, MaxLength: intp(-1), HeaderLimit: intp(reliable.MaxHeaders + 1), JobTimeout: 1, MaxLease: time.Second,
-		Concurrency: -1, Rate: 1_000_001, RatePer: 1,
+		Concurrency: -1, Rate: 1_000_001, RatePer: 1, DoneAge: -1, DoneKeep: intp(-1),
 	})
 	for _, part := range []string{
 		"MaxDelay is -1ns: want 1ms to 876000h0m0s", "MaxLength is -1: want 0 to 1000000000", "HeaderLimit is 4097: want 0 to 4096 bytes",
 		"JobTimeout is 1ns: want 1ms to 8760h0m0s", "MaxLease is 1s: want 15s to 24h0m0s",
 		"Concurrency is -1: want 1 to 1000000000, or 0 for no limit",
 		"Rate is 1000001: want 1 to 1000000, or 0 for no limit", "RatePer is 1ns: want 1ms to 24h0m0s",
+		"DoneAge is -1ns: want 1ms to 876000h0m0s, or 0 to keep nothing", "DoneKeep is -1: want 0 to 1000000000",
 	} {
 		assert.ErrorContains(t, err, part)
 	}
+	_, err = reliable.New(redistest.Client(t), "limits", &reliable.QueueOptions{DoneKeep: intp(5)})
+	assert.ErrorContains(t, err, "DoneKeep is 5 without a DoneAge: want both, or neither")
 }

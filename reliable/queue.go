@@ -71,6 +71,15 @@ type QueueOptions struct {
 	// Default: all are kept for ever, so that somebody has to look after them.
 	DeadKeep *int
 	DeadAge  time.Duration
+	// DoneAge is for how long the ID of an acked job is taken, and its result kept, counted from the ack by Redis' clock: up to
+	// 100 years, in whole milliseconds. It is refused as a duplicate in [Done] a millisecond before that time is over, and free
+	// when it is. Nothing else of the job is kept. It should be longer than any producer repeats an enqueue. Sweepers forget
+	// what has run out, counted as `forgotten`. Default: 0, nothing is kept, and the ID is free at once; what was kept before
+	// runs out.
+	DoneAge time.Duration
+	// DoneKeep is how many of these are kept, the newest, 0 to 1,000,000,000: those that go for it are free before their time.
+	// Default: all.
+	DoneKeep *int
 	// Concurrency is how many jobs may be in processing at once, of all processes together, those that are prefetched
 	// included: 1 to 1,000,000,000. A claim gives no more, and says so in Held; whatever frees a place wakes a waiter. A job whose
 	// worker was killed keeps its place until its lease runs out. Default: no limit.

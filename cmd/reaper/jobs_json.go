@@ -44,6 +44,8 @@ type jobJSON struct {
 	Holder        string            `json:"holder,omitempty"`     // told
 	Fence         int64             `json:"fence,omitempty"`      // told
 	Cancelling    bool              `json:"cancelling,omitempty"` // told
+	Result        *string           `json:"result,omitempty"`     // of a job in done, told
+	ResultBase64  *string           `json:"result_base64,omitempty"`
 }
 
 type errorJSON struct {
@@ -92,8 +94,14 @@ func newJobJSON(info *reliable.Info, whole bool) jobJSON {
 		if whole {
 			out.RecordBase64 = new(base64.StdEncoding.EncodeToString(info.Payload))
 		}
-	} else if whole {
+	} else if whole && info.Place != reliable.Done {
 		out.Payload, out.PayloadBase64 = bytesJSON(info.Payload)
+	}
+	if info.EnqueuedAt.IsZero() {
+		out.EnqueuedAt = 0 // of a job in done nobody knows any more
+	}
+	if whole && info.Result != nil {
+		out.Result, out.ResultBase64 = bytesJSON(info.Result)
 	}
 	for name, value := range info.Headers {
 		if utf8.ValidString(value) && utf8.ValidString(name) {

@@ -11,7 +11,8 @@ import (
 )
 
 const listHelp = `Lists jobs of one place of a queue in its order: due jobs by their due time, those in processing by when their leases run
-out, dead ones by when they died.
+out, dead ones by when they died, and done ones, of which only the ID is kept (and the result, which 'reaper show' tells), by when
+they were acked.
 
 --kind, --older-than, --newer-than, --reason-has and, for dead jobs, --class narrow it down; they are applied page by page,
 so a rare kind among millions takes a while, and can be interrupted. At most --limit jobs are shown; where there are more

@@ -68,7 +68,7 @@ func jobTable(place reliable.Place, jobs []reliable.Info) string {
 		reliable.Due:        {"id", "kind", "due", "attempt", "redrives", "bytes", "last error"},
 		reliable.Processing: {"id", "kind", "lease left", "attempt", "redrives", "bytes", "holder"},
 		reliable.Dead:       {"id", "kind", "died", "starts", "redrives", "bytes", "class", "last error"},
-		reliable.Done:       {"id", "kind", "done", "attempt", "redrives", "bytes"},
+		reliable.Done:       {"id", "done"}, // nothing else is kept
 	}[place]
 	t := newTextTable(columns...)
 	for i := range jobs {
@@ -80,6 +80,8 @@ func jobTable(place reliable.Place, jobs []reliable.Info) string {
 			row = append(row, short(last.Reason))
 		case reliable.Processing:
 			row = append(row, holderOf(info))
+		case reliable.Done:
+			row = table.Row{plain(info.ID), when(info)}
 		case reliable.Dead:
 			row[3] = info.Failures + info.Expiries
 			row = append(row, string(info.Class), short(last.Reason))

@@ -21,8 +21,8 @@ import (
 const showHelp = `Shows everything of one job: where it is and since or until when, who holds it and for how long, its counters and limits,
 headers, last errors with times, attempts and holders, the stack of a panic, and the payload.
 
-A payload that is no text is shown as hexadecimal, its first 4 KiB; with --payload nothing but its bytes goes to standard
-output, exactly as they are. With --json the output is one object, with the fields of a line of 'reaper export'.`
+A payload or result that is no text is shown as hexadecimal, its first 4 KiB; with --payload or --result nothing but its bytes
+goes to standard output, exactly as they are. Of a job in done only its result is kept, if it has one. With --json the output is one object, with the fields of a line of 'reaper export'.`
 
 const showExample = `  reaper show refunds refund:10086
   reaper show refunds refund:10086 --payload > payload.json
@@ -33,15 +33,17 @@ type showCommand struct {
 	jobFlags
 	id      string
 	payload bool
+	result  bool
 }
 
 func newShowCommand(a *App) *cobra.Command {
 	c := &showCommand{jobFlags: jobFlags{app: a}}
 	cmd := &cobra.Command{Use: "show QUEUE ID", Short: "Show everything of one job", Long: showHelp, Example: showExample, Args: cobra.ExactArgs(2)}
 	cmd.Flags().BoolVar(&c.payload, "payload", false, "print the payload's bytes and nothing else")
+	cmd.Flags().BoolVar(&c.result, "result", false, "print the result's bytes and nothing else")
 	return c.command(cmd, func(cmd *cobra.Command, args []string) error {
-		if c.payload && c.json {
-			return errors.New("--payload and --json: want one of them")
+		if c.payload && c.json || c.result && (c.json || c.payload) {
+			return errors.New("--payload, --result and --json: want one of them")
 		}
 		c.id = args[1]
 		return c.prepare(cmd, args[0], 0)
@@ -66,10 +68,31 @@ func (c *showCommand) run(ctx context.Context) error {
 	case c.payload:
 		_, err = c.app.out.Write(info.Payload)
 		return err
+	case c.result && info.Place != reliable.Done:
+		return fmt.Errorf("job %s is in %s, and not done: it has no result", c.id, info.Place)
+	case c.result:
+		_, err = c.app.out.Write(info.Result)
+		return err
 	case c.json:
 		return writeJSONLine(c.app.out, newJobJSON(&info, true))
 	}
+	if info.Place == reliable.Done {
+		return showDone(c.app.out, &info)
+	}
 	return showJob(c.app.out, &info)
+}
+
+// showDone shows what is kept of a finished job.
+func showDone(w io.Writer, info *reliable.Info) error {
+	t := newTable("job", plain(info.ID))
+	t.SetColumnConfigs([]table.ColumnConfig{{Number: 1, Align: text.AlignLeft}, {Number: 2, Align: text.AlignLeft, AlignHeader: text.AlignLeft}})
+	t.AppendRow(table.Row{"place", fmt.Sprintf("done since %s (%s)", clock(info.At), when(info))})
+	t.AppendRow(table.Row{"result", fmt.Sprintf("%d bytes", len(info.Result))})
+	_, err := fmt.Fprintf(w, "%s\n", t.Render())
+	if err == nil && len(info.Result) > 0 {
+		_, err = fmt.Fprintf(w, "\n%s\n", shownBytes(info.Result, false))
+	}
+	return err
 }
 
 func showJob(w io.Writer, info *reliable.Info) error {
@@ -107,7 +130,7 @@ func showJob(w io.Writer, info *reliable.Info) error {
 	row("payload", "%d bytes", info.PayloadSize)
 	_, err := fmt.Fprintf(w, "%s\n", t.Render())
 	if err == nil && len(info.Payload) > 0 {
-		_, err = fmt.Fprintf(w, "\n%s\n", shownPayload(info))
+		_, err = fmt.Fprintf(w, "\n%s\n", shownBytes(info.Payload, info.Undecoded != nil))
 	}
 	if err == nil && info.Stack != "" {
 		_, err = fmt.Fprintf(w, "\nStack of the panic\n%s\n", plainLines(info.Stack))
@@ -129,17 +152,17 @@ func ownLimits(info *reliable.Info) string {
 	return strings.Join(parts, ", ")
 }
 
-// shownBytes is how much of a payload that is no text is shown.
-const shownBytes = 4 << 10
+// mostShown is how much of a payload that is no text is shown.
+const mostShown = 4 << 10
 
-func shownPayload(info *reliable.Info) string {
-	payload := info.Payload
-	if utf8.Valid(payload) && info.Undecoded == nil {
-		return plainLines(string(payload))
+// shownBytes shows bytes as a text, where they are one and raw is not said.
+func shownBytes(bytes []byte, raw bool) string {
+	if utf8.Valid(bytes) && !raw {
+		return plainLines(string(bytes))
 	}
 	more := ""
-	if len(payload) > shownBytes {
-		payload, more = payload[:shownBytes], "\n…"
+	if len(bytes) > mostShown {
+		bytes, more = bytes[:mostShown], "\n…"
 	}
-	return fmt.Sprintf("% x", payload) + more
+	return fmt.Sprintf("% x", bytes) + more
 }

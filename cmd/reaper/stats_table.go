@@ -42,6 +42,9 @@ func writeTables(w io.Writer, told, prefix string, queues []queueStats, complete
 		if q.Paused {
 			text += fmt.Sprintf("\nQueue %s is %s.\n", q.Queue, paused(&q.Stats))
 		}
+		if q.Done > 0 {
+			text += fmt.Sprintf("\nQueue %s keeps %d finished jobs in done.\n", q.Queue, q.Done)
+		}
 		if q.Policies != "" {
 			text += fmt.Sprintf("\nQueue %s: live deployments publish different limits: %s\n", q.Queue, q.Policies)
 		}

@@ -36,7 +36,7 @@ func newOperatorSite(t *testing.T, net *lossyNet, rdb *redis.Client) *operatorSi
 }
 
 var operators = []func(s *operatorSite) error{
-	openAndClose, holdAndExtend, runOut, publishAndLook, leaveEnqueues, buryAndRedrive, mend, deleteQueue,
+	openAndClose, holdAndExtend, runOut, publishAndLook, leaveEnqueues, buryAndRedrive, mend, deleteQueue, finishAndForget,
 }
 
 func background() context.Context { return context.Background() }

@@ -21,8 +21,8 @@ func publishAndLook(s *operatorSite) error {
 		wakes := s.sure.LLen(background(), s.key("wake")).Val()
 		_, removed, trimErr := s.store.TrimSessions(background(), "0")
 		for { // what had no answer is called again; all is kept
-			if n, _, err := s.store.Retain(background(), 1); err == nil {
-				trimErr = errors.Join(trimErr, want("forgotten", 0, n))
+			if got, err := s.store.Retain(background(), 1); err == nil {
+				trimErr = errors.Join(trimErr, want("forgotten", lease.Forgotten{}, got))
 				break
 			}
 		}

@@ -34,6 +34,7 @@ type Job struct {
 	Token                        string
 	Cancelled                    bool
 	Errors                       []string // lines of `when attempt holder reason`
+	Result                       string   // in done
 	Stack                        string
 }
 
@@ -54,6 +55,9 @@ type Policy struct {
 	MaxDelay                  int64 // ms
 	DeadKeep                  *int  // nil: all
 	DeadAge                   int64 // ms; 0: none
+	DoneAge                   int64 // ms; 0: acked jobs are not kept
+	DoneBefore                int64 // what it was before it was switched off; 0: it never was
+	DoneKeep                  *int  // nil: all
 	Concurrency               *int  // nil, 0: none
 	Rate                      *int  // nil, 0: none
 	RateInterval              int64 // ms

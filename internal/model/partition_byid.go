@@ -67,26 +67,49 @@ func (p *Partition) PurgeNext(bound int64, place string, n int) string {
 	return p.bulk(place, bound, len(ids))
 }
 
-// Retain forgets up to n dead jobs that are not kept, the oldest first; more says that there are others.
-func (p *Partition) Retain(now int64, n int) (forgotten int, more bool) {
-	dead := p.In(Dead)
-	surplus := 0
-	if p.Policy.DeadKeep != nil {
-		surplus = len(dead) - *p.Policy.DeadKeep
+// Retain forgets up to n dead and n done jobs that are not kept, the oldest first; more says that there are others.
+func (p *Partition) Retain(now int64, n int) (dead, done int, more bool) {
+	dead, moreDead := p.forget(Dead, p.Policy.DeadKeep, n, "trimmed", func(j *Job) bool {
+		return p.Policy.DeadAge > 0 && j.Score.At < now-p.Policy.DeadAge
+	})
+	done, moreDone := p.forget(Done, p.Policy.DoneKeep, n, "forgotten", func(j *Job) bool { return p.rested(j, now) })
+	return dead, done, moreDead || moreDone
+}
+
+func (p *Partition) forget(place string, keep *int, n int, counter string, old func(j *Job) bool) (forgotten int, more bool) {
+	ids, surplus := p.In(place), 0
+	if keep != nil {
+		surplus = len(ids) - *keep
 	}
-	for i, id := range dead {
-		old := p.Policy.DeadAge > 0 && p.Jobs[id].Score.At < now-p.Policy.DeadAge
+	for i, id := range ids {
 		switch {
-		case i >= surplus && !old:
+		case i >= surplus && !old(p.Jobs[id]):
 			return forgotten, false
 		case i == n:
 			return forgotten, true
 		}
 		delete(p.Jobs, id)
-		p.count("trimmed", 1)
+		p.count(counter, 1)
 		forgotten++
 	}
 	return forgotten, false
+}
+
+// rested says that a job has been in done for as long as the policy says.
+func (p *Partition) rested(j *Job, now int64) bool {
+	age := p.Policy.DoneAge
+	if age == 0 {
+		age = p.Policy.DoneBefore
+	}
+	return age > 0 && now-j.Score.At >= age
+}
+
+// finish ends a job that was acked: it is removed, or kept in done without its record.
+func (p *Partition) finish(now int64, id, result string) {
+	delete(p.Jobs, id)
+	if p.Policy.DoneAge > 0 {
+		p.Jobs[id] = &Job{Place: Done, Score: Exactly(now), Result: result}
+	}
 }
 
 // Reschedule gives jobs in due another due time. when is a delay in ms, or `now`.

@@ -21,6 +21,12 @@ func (p *Partition) Enqueue(now int64, items []Item) string {
 	var out strings.Builder
 	added, made := p.putBack(), map[string]bool{}
 	for _, item := range items {
+		rested := p.Jobs[item.ID]
+		if rested != nil && rested.Place == Done && p.rested(rested, now) {
+			delete(p.Jobs, item.ID)
+		} else {
+			rested = nil
+		}
 		code := p.admit(&item)
 		out.WriteByte(code)
 		if code == 'c' || code == 'p' {
@@ -28,6 +34,9 @@ func (p *Partition) Enqueue(now int64, items []Item) string {
 			p.move(item.ID, Due, after(now, item.Delay))
 			made[item.ID] = true
 			p.count(map[byte]string{'c': "enqueued", 'p': "replaced"}[code], 1)
+			p.count("forgotten", int(bit(rested != nil)))
+		} else if rested != nil {
+			p.Jobs[item.ID] = rested
 		}
 	}
 	for id := range made { // of one that was replaced in this call the last time counts
@@ -128,7 +137,7 @@ func (p *Partition) Claim(now int64, c *Claim, first int64) Claimed {
 	if out.NextDue.At == 0 && len(out.IDs) >= room {
 		out.Held, out.NextDue = "concurrency", Exactly(-1)
 	} else if out.NextDue.At == 0 && len(out.IDs) >= rate.starts {
-		out.Held, out.NextDue = "rate", rate.wait(p, now)
+		out.Held, out.NextDue = "rate", rate.wait(now)
 	}
 	if out.NextDue.At == 0 && taken+freed > 0 {
 		p.Wake = true

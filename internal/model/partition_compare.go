@@ -11,7 +11,7 @@ import (
 // A Picture is all that Redis holds of a partition.
 type Picture struct {
 	Scores map[string]map[string]int64  // by place
-	Hashes map[string]map[string]string // jobs, leases, counts, errors, sessions, holders, sweep, stats
+	Hashes map[string]map[string]string // jobs, leases, counts, errors, results, sessions, holders, sweep, stats
 	Kept   map[string]map[string]string // records, by name
 	Wake   int64                        // elements
 	Fence  int64
@@ -47,6 +47,7 @@ func (p *Partition) Compare(got *Picture) []string {
 
 func (p *Partition) hashes() map[string]map[string]string {
 	jobs, leases, counts, errors := map[string]string{}, map[string]string{}, map[string]string{}, map[string]string{}
+	results := map[string]string{}
 	for id, j := range p.Jobs {
 		if j.Record != "" {
 			jobs[id] = j.Record
@@ -56,6 +57,9 @@ func (p *Partition) hashes() map[string]map[string]string {
 		}
 		if text := j.counts(); text != "" {
 			counts[id] = text
+		}
+		if j.Result != "" {
+			results[id] = j.Result
 		}
 		if len(j.Errors) > 0 {
 			errors[id] = j.errors()
@@ -75,7 +79,7 @@ func (p *Partition) hashes() map[string]map[string]string {
 		sweep["grace"], sweep["row"] = strconv.FormatInt(p.Grace, 10), strconv.Itoa(p.Row)
 	}
 	return map[string]map[string]string{
-		"jobs": jobs, "leases": leases, "counts": counts, "errors": errors, "sessions": sessions, "stats": stats,
+		"jobs": jobs, "leases": leases, "counts": counts, "errors": errors, "results": results, "sessions": sessions, "stats": stats,
 		"sweep": sweep, "holders": p.Holders,
 	}
 }

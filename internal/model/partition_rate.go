@@ -8,6 +8,7 @@ type rate struct {
 	starts int // that are allowed now
 	each   int64
 	slack  int64
+	next   int64 // µs; stored only with a start
 }
 
 func (p *Partition) rateAt(now int64) rate {
@@ -16,20 +17,21 @@ func (p *Partition) rateAt(now int64) rate {
 	}
 	r := rate{each: 1000 * p.Policy.RateInterval / int64(*p.Policy.Rate)}
 	r.slack = max((100_000/r.each-1)*r.each, min(r.each/2, 10_000))
-	p.RateNext = min(max(p.RateNext, 1000*now), 1000*now+r.slack+r.each)
-	r.starts = int((1000*now + r.slack + r.each - p.RateNext) / r.each)
+	r.next = min(max(p.RateNext, 1000*now), 1000*now+r.slack+r.each)
+	r.starts = int((1000*now + r.slack + r.each - r.next) / r.each)
 	return r
 }
 
 // take counts starts.
-func (r rate) take(p *Partition, n int) {
-	if r.each > 0 {
-		p.RateNext += int64(n) * r.each
+func (r *rate) take(p *Partition, n int) {
+	if r.each > 0 && n > 0 {
+		r.next += int64(n) * r.each
+		p.RateNext = r.next
 	}
 }
 
 // wait is how long until the next start is allowed, after those that were taken.
-func (r rate) wait(p *Partition, now int64) Time {
-	left := (p.RateNext-r.slack)/1000 - now
+func (r *rate) wait(now int64) Time {
+	left := (r.next-r.slack)/1000 - now
 	return Time{At: left - 2, To: left + 2}
 }

@@ -11,6 +11,7 @@ type Verdict struct {
 	KeepAt        int64
 	Newer         bool
 	Reason, Stack string
+	Result        string // ack
 	Attached      *Attached
 }
 
@@ -40,7 +41,7 @@ func (p *Partition) Settle(now int64, verdicts []Verdict) (codes string) {
 			continue
 		}
 		out[i] = p.settle(now, &v, j, back)
-		ended[v.ID] = map[byte]byte{'o': '0', 'c': '0', 'd': '1', 'x': '3'}[out[i]]
+		ended[v.ID] = p.Where(v.ID)
 	}
 	back.wake(now)
 	if len(ended) > 0 {
@@ -52,7 +53,7 @@ func (p *Partition) Settle(now int64, verdicts []Verdict) (codes string) {
 func (p *Partition) settle(now int64, v *Verdict, j *Job, back *back) byte {
 	switch {
 	case v.Op == 'a':
-		delete(p.Jobs, v.ID)
+		p.finish(now, v.ID, v.Result)
 		p.count("acked", 1)
 		return 'o'
 	case j.Cancelled:

@@ -111,7 +111,7 @@ func (h Hunt) args() []string {
 	}
 	args := []string{"-test.v", "-test.run", h.Test, "-test.timeout", hunting.String()}
 	if h.Lists {
-		args = append(args, "-rapid.seed=1", "-rapid.checks=150", "-rapid.shrinktime=4s", "-rapid.nofailfile")
+		args = append(args, "-rapid.seed=1", "-rapid.checks=300", "-rapid.shrinktime=4s", "-rapid.nofailfile")
 	}
 	return args
 }

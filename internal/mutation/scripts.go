@@ -45,5 +45,8 @@ var Scripts = []Mutant{
 	{"a job that is being worked on is never replaced", swap(enqueue, "old and old ~= '2' and string.sub", "old and string.sub"), Calls},
 	{"a full queue takes no job", swap(enqueue, "elseif room < 1 and not replaces then", "elseif false then"), Calls},
 	{"what is pinned holds against deployments", swap("lease/lua/policy.lua", "put(pinned[field] and beneath or field, value)", "put(field, value)"), Named("lease", "TestWhatIsPinnedHoldsAgainstDeploymentsUntilItIsUnpinned")},
+	{"an acked job is kept where the queue keeps them", swap("lease/lua/lib.lua", "each(2, 'ZADD', done, members)", "each(2, 'ZADD', done, {})"), Calls},
+	{"a finished job's time is over", swap(enqueue, "if rests and not (over and rests <= over) then", "if rests then"), Named("lease", "TestAnIDIsFreeInTheMillisecondInWhichItsTimeIsOver")},
+	{"what is forgotten in done takes its result along", drop("lease/lua/retain.lua", "  each(1, 'HDEL', results, finished)\n"), Named("lease", "TestOfDoneJobsTheNewestAreKept")},
 	{"retries end in dead", swap(settle, "local dies = bury or f + 1 > (own_limits(own) or max_retries)", "local dies = bury"), Calls},
 }

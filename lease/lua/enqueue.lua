@@ -38,15 +38,22 @@ end
 local in_due = call('ZMSCORE', due, unpack(ids))
 local in_processing = call('ZCARD', processing) > 0 and call('ZMSCORE', processing, unpack(ids)) or {}
 local in_dead = call('ZCARD', dead) > 0 and call('ZMSCORE', dead, unpack(ids)) or {}
-local in_done = call('ZCARD', done) > 0 and call('ZMSCORE', done, unpack(ids)) or {}
+local in_done, over = {}, nil -- what was acked at this time, or before, is not kept any more, whether or not a sweeper has come
+if call('ZCARD', done) > 0 then
+  in_done, over = call('ZMSCORE', done, unpack(ids)), done_over(policy, floor_ms)
+end
 
 -- made is where in the lists that follow an ID of this call is: one that comes again, and replaces, is there once.
 local codes, made, created, records, scores, ats, own = {}, {}, {}, {}, {}, {}, {}
 local from_dead, from_done = {}, {}
-local n_created, n_replaced, last_at, last_score, refused = 0, 0, nil, nil, false
+local n_created, n_replaced, n_forgotten, last_at, last_score, refused = 0, 0, 0, nil, nil, false
 for n = 1, #ids do
   local id, when = ids[n], ARGV[4 * n + 5]
-  local old = (made[id] or in_due[n]) and '1' or in_processing[n] and '2' or in_dead[n] and '3' or in_done[n] and '4'
+  local old = (made[id] or in_due[n]) and '1' or in_processing[n] and '2' or in_dead[n] and '3'
+  local rests = not old and in_done[n] and score(in_done[n])
+  if rests and not (over and rests <= over) then
+    old = '4'
+  end
   local replaces = old and old ~= '2' and string.sub(ARGV[7], n, n) == 'r'
   local at = floor_ms
   if when ~= '0' then
@@ -73,13 +80,15 @@ for n = 1, #ids do
     end
     if replaces then
       codes[n], n_replaced = 'p', n_replaced + 1
+      room = old == '1' and room or room - 1 -- for those that follow
     else
       codes[n], n_created, room = 'c', n_created + 1, room - 1
     end
     if old == '3' then
       from_dead[#from_dead + 1] = id
-    elseif old == '4' then
+    elseif rests then
       from_done[#from_done + 1] = id
+      n_forgotten = n_forgotten + (old and 0 or 1)
     end
     made[id], created[k], ats[k], own[k] = k, id, at, ARGV[4 * n + 7]
     records[2 * k - 1], records[2 * k] = id, ARGV[4 * n + 6]
@@ -107,7 +116,7 @@ if #created > 0 then
     end
   end
   each(2, 'HSET', counts, owned)
-  for name, count in pairs({enqueued = n_created, replaced = n_replaced}) do
+  for name, count in pairs({enqueued = n_created, replaced = n_replaced, forgotten = n_forgotten}) do
     if count > 0 then
       call('HINCRBY', stats, name, count)
     end

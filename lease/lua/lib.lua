@@ -41,7 +41,7 @@ end
 local claim_limits_read
 local function claim_limits(policy)
   claim_limits_read = claim_limits_read or call('HMGET', policy, 'lease_ms', 'payload_limit', 'paused_until_ms', 'concurrency',
-    'rate', 'rate_interval_ms', 'rate_next_us')
+    'rate', 'rate_interval_ms', 'rate_next_us', 'done_age_ms')
   return claim_limits_read
 end
 
@@ -148,6 +148,27 @@ local function no_record(ids, now_ms, stub, dead, jobs, errors, stats)
     call('HINCRBY', stats, 'missing', #ids)
     call('HINCRBY', stats, 'died', #ids)
   end
+end
+
+-- keep_done puts acked jobs into done. given are the results that handlers gave: id, result. No other job of these IDs has one.
+local function keep_done(ids, given, now_ms, done, results)
+  local members, at = {}, int(now_ms)
+  for _, id in ipairs(ids) do
+    append(members, at, id)
+  end
+  each(2, 'ZADD', done, members)
+  if call('HLEN', results) > 0 then
+    each(1, 'HDEL', results, ids)
+  end
+  each(2, 'HSET', results, given)
+end
+
+-- done_over is until when jobs were acked that have been in done for long enough, in ms. Where retention was switched off, those
+-- that are there still have the time that held before; nil where nobody ever said how long: they stay.
+local function done_over(policy, now_ms)
+  local age, before = published(policy, 'done_age_ms', 'done_age_before_ms')
+  age = age and age > 0 and age or before
+  return age and now_ms - age
 end
 
 -- attachments reads what a call says of each of its records: item owner ttl_ms mark n, then n times field value. It

@@ -6,7 +6,8 @@
 -- as '' where no deployment has published, and else changes nothing. `pin`: the values hold until they are unpinned,
 -- whatever is published. `unpin`: what was published last holds again; the values are not read. A deployment has a digest
 -- of what it publishes, which is noted with its holder's name and the time for ten minutes, so that two that differ are seen.
--- A limit of what claims may give that has changed wakes somebody up.
+-- A limit of what claims may give that has changed wakes somebody up. Where done_age_ms is switched off, done_age_before_ms
+-- keeps what it was, for the jobs that are in done.
 local sessions, policy, wake = unpack(KEYS)
 call('HDEL', sessions, '')
 local what, digest, now = ARGV[1], ARGV[3], now_us()
@@ -38,6 +39,9 @@ local writes, removals, wakes = {'version', int(version)}, {}, false
 local function put(field, value)
   if stored[field] == value then
     return
+  end
+  if field == 'done_age_ms' and whole(stored[field], 0) > 0 and whole(value, 0) == 0 then
+    put('done_age_before_ms', stored[field])
   end
   wakes = wakes or HOLDS_BACK[field] and (stored[field] or '-') ~= (value or '-')
   stored[field] = value

@@ -1,15 +1,16 @@
 -- settle: ends leases, one answer per item; a lease that is no longer the caller's is left alone
--- KEYS: sessions due processing dead done jobs leases counts errors policy stats wake holders records…
--- ARGV: session number stub, then per record: item owner ttl_ms mark n field value, then per item: a id token | n id token when reason stack | r id token when mark | b id token reason stack
+-- KEYS: sessions due processing dead done jobs leases counts errors results policy stats wake holders records…
+-- ARGV: session number stub, then per record: item owner ttl_ms mark n field value, then per item: a id token | k id token result | n id token when reason stack | r id token when mark | b id token reason stack
 -- ANSWER: OK codes | AGAIN codes | STALE | NOSESSION
 -- CODES: o acked; d put to due; x put to dead; c cancelled; 1 2 3 4 lost: in due, processing, dead, done; 0 gone;
 --   r an ack refused, since its record has another owner
--- a is ack, n nack, r release, b bury. when is a delay in ms or @ and a time in ms. mark is '' or a counter to
--- raise. stub stands in for the record of a job that dies without one. A record is an item's attached one, by the item's
+-- a is ack, k an ack with a result, n nack, r release, b bury. Where the policy has a done_age_ms above 0 an acked job goes to
+-- done, with its result, if it has one; its record, counts and errors go in any case. when is a delay in ms or @ and a time in
+-- ms. mark is '' or a counter to raise. stub stands in for the record of a job that dies without one. A record is an item's attached one, by the item's
 -- number from 1, and is changed only if its owner is the given one: the n fields are set, and its time to live unless that
 -- is 0; or, where the mark is own (it is the job's), it is deleted with a cancelled job.
-local sessions, due, processing, dead, done, jobs, leases, counts, errors, policy, stats, wake, holders = unpack(KEYS)
-local records = {unpack(KEYS, 14)}
+local sessions, due, processing, dead, done, jobs, leases, counts, errors, results, policy, stats, wake, holders = unpack(KEYS)
+local records = {unpack(KEYS, 15)}
 call('HDEL', sessions, '')
 local answer = session_check(sessions, ARGV[1], ARGV[2])
 if answer then
@@ -17,14 +18,26 @@ if answer then
 end
 local now, now_text = now_us()
 
-local function free_places()
-  local concurrency
-  if joined then
-    concurrency = claim_limits(policy)[4] -- the claim behind it needs them all
-  else
-    concurrency = call('HGET', policy, 'concurrency')
+-- keeps says whether acked jobs go to done. It reads what settles need of the policy, once.
+local concurrency, done_age
+local function keeps()
+  if concurrency == nil and joined then
+    local limits = claim_limits(policy) -- the claim behind it needs them all
+    concurrency, done_age = limits[4], limits[8]
+  elseif concurrency == nil then
+    local limits = call('HMGET', policy, 'concurrency', 'done_age_ms')
+    concurrency, done_age = limits[1], limits[2]
   end
+  return done_age and whole(done_age, 0) > 0
+end
+
+local function free_places()
+  keeps()
   places_freed(whole(concurrency), due, wake, math.floor(now / 1000))
+end
+
+local function keep(ids) -- rare
+  keep_done(ids, {}, math.floor(now / 1000), done, results)
 end
 
 -- Most calls hold acks alone, of leases that are all their holders': these need no look at each.
@@ -57,20 +70,25 @@ local function acks()
     call('HDEL', errors, unpack(ids))
   end
   call('HINCRBY', stats, 'acked', gone == 1 and '1' or int(gone))
+  local left = '0'
+  if keeps() then
+    keep(ids)
+    left = '4'
+  end
   free_places()
   if gone == n then
     return string.rep('o', n)
   end
   local codes, seen = {}, {} -- an ID is in the batch more than once: only the first use finds the job
   for i, id in ipairs(ids) do
-    codes[i], seen[id] = seen[id] and '0' or 'o', true
+    codes[i], seen[id] = seen[id] and left or 'o', true
   end
   return table.concat(codes)
 end
 
 local function general() -- rare
   local floor_ms, ceil_ms = math.floor(now / 1000), math.ceil(now / 1000)
-  local WIDTH = {a = 3, n = 6, r = 5, b = 5}
+  local WIDTH = {a = 3, k = 4, n = 6, r = 5, b = 5}
 
   local starts, ids, attached, at = {}, {}, {}, 4
   if #records > 0 then
@@ -92,7 +110,7 @@ local function general() -- rare
   end
 
   local codes, left, strangers, stranger_ids = {}, {}, {}, {}
-  local ended, removed, to_due, to_dead = {}, {}, {}, {}
+  local ended, removed, acked, given, to_due, to_dead = {}, {}, {}, {}, {}, {}
   local tally = {acked = 0, nacked = 0, released = 0, buried = 0, cancelled = 0, newer = 0, died = 0, missing = 0, refused_records = 0}
   local max_retries, earliest
 
@@ -145,7 +163,10 @@ local function general() -- rare
     local op, id, token = ARGV[start], ids[n], ARGV[start + 2]
     local current = token_of[id]
     local cancelled = current ~= token and current == '!' .. token
-    local one = attached[n]
+    local one, result = attached[n], nil
+    if op == 'k' then
+      op, result = 'a', ARGV[start + 3]
+    end
     local mine = one and owned(one)
     if current ~= token and not cancelled then
       if left[id] then
@@ -163,8 +184,11 @@ local function general() -- rare
         change(one, cancelled and op ~= 'a')
       end
       if op == 'a' then
-        codes[n], left[id] = 'o', '0'
-        removed[#removed + 1] = id
+        codes[n], left[id] = 'o', keeps() and '4' or '0'
+        removed[#removed + 1], acked[#acked + 1] = id, id
+        if result then
+          append(given, id, result)
+        end
         tally.acked = tally.acked + 1
       elseif cancelled then
         codes[n], left[id] = 'c', '0'
@@ -211,6 +235,9 @@ local function general() -- rare
         each(1, 'HDEL', hash, removed)
       end
     end
+  end
+  if #acked > 0 and keeps() then
+    keep_done(acked, given, floor_ms, done, results)
   end
   if earliest then
     local head = call('ZRANGE', due, 0, 0, 'WITHSCORES')
