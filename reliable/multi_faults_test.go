@@ -173,21 +173,35 @@ func TestAJobForAnyQueueOfAnIdleConsumerStartsAtOnce(t *testing.T) {
 	}
 }
 
-// The wake-up of a job that a full process takes goes on to one that has a free slot, however often.
+// A process all of whose slots another queue has takes the wake-up of a job, since it began to wait first. It passes it on
+// to one that has a free slot: the fallback is a minute.
 func TestAFullConsumerOfSeveralQueuesPassesWakeUpsOn(t *testing.T) {
 	t.Parallel()
-	starts := make(chan string, 10)
+	starts, letGo := make(chan string, 10), make(chan struct{})
 	long, short := newQueue(t, nil), newQueue(t, nil)
-	o := reliable.ConsumerOptions{Concurrency: 1, WakeFallback: time.Minute, DrainTimeout: time.Millisecond}
-	_, stop := runMulti(t, []reliable.Share{{Queue: long, Handler: telling(starts, true)}, {Queue: short, Handler: telling(starts, false)}}, &reliable.MultiOptions{Consumer: o})
-	put(t, long, job("long"))
-	require.Equal(t, "long", receive(t, starts))
-	runConsumer(t, short, telling(starts, false), &o)
-	for range 20 {
+	o := reliable.ConsumerOptions{Concurrency: 1, WakeFallback: time.Minute}
+	hangs := reliable.HandlerFunc(func(context.Context, *reliable.Job) error {
+		starts <- "long"
+		<-letGo
+		return nil
+	})
+	m, _ := runMulti(t, []reliable.Share{{Queue: long, Handler: hangs}, {Queue: short, Handler: telling(starts, false)}}, &reliable.MultiOptions{Consumer: o})
+	require.Eventually(t, func() bool { return m.Health(t.Context()) == nil }, 20*time.Second, time.Millisecond, "both have claimed")
+	for range 5 {
+		put(t, long, job("long"))
+		require.Equal(t, "long", receive(t, starts))
+		c, err := reliable.NewConsumer(short, telling(starts, false), &o)
+		require.NoError(t, err)
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error, 1)
+		go func() { ended <- c.Run(ctx) }()
+		require.Eventually(t, func() bool { return c.Health(t.Context()) == nil }, 20*time.Second, time.Millisecond, "it has claimed")
 		put(t, short, job("short"))
 		require.Equal(t, "short", receive(t, starts))
+		letGo <- struct{}{}
+		cancel()
+		require.NoError(t, receive(t, ended))
 	}
-	require.NoError(t, stop())
 }
 
 func TestOverdueHandlersOfSeveralQueuesAreToldOfTogether(t *testing.T) {
