@@ -73,10 +73,18 @@ type Consumer struct {
 // NewConsumer checks its arguments and does no I/O. The queue's Redis client must be one of which a connection of the
 // consumer's own can be made for blocking reads: made by redis.NewClient, NewFailoverClient or NewClusterClient.
 func NewConsumer(q *Queue, h Handler, o *ConsumerOptions) (*Consumer, error) {
-	var errs []error
 	if q == nil {
 		return nil, errors.New("reliable.NewConsumer: the Queue is nil: want one made by New")
 	}
+	c, err := newConsumer(q, h, o)
+	if err != nil {
+		return nil, fmt.Errorf("reliable.NewConsumer(%q): %w", q.name, err)
+	}
+	return c, nil
+}
+
+func newConsumer(q *Queue, h Handler, o *ConsumerOptions) (*Consumer, error) {
+	var errs []error
 	if isNil(h) {
 		errs = append(errs, errors.New("the Handler is nil: want a Mux, a HandlerFunc, or one of your own"))
 	}
@@ -88,7 +96,7 @@ func NewConsumer(q *Queue, h Handler, o *ConsumerOptions) (*Consumer, error) {
 	wrapped, err := wrap(h, opts.Middleware)
 	errs = append(errs, opts.validate(q), opts.validateKinds(q, h), err, lease.CanWait(q.rdb))
 	if err := errors.Join(errs...); err != nil {
-		return nil, fmt.Errorf("reliable.NewConsumer(%q): %w", q.name, err)
+		return nil, err
 	}
 	return &Consumer{
 		queue: q, handler: h, wrapped: wrapped, opts: opts,

@@ -51,7 +51,8 @@ type dispatcher struct {
 
 // flight is the answer of one round trip.
 type flight struct {
-	number    int // of its claim
+	number    int    // of its claim
+	slots     *grant // that it holds, where they are shared
 	sent      []*work
 	done      []lease.Settled
 	settleErr error
@@ -84,6 +85,9 @@ func (r *run) dispatch(ctx context.Context) error {
 	for {
 		r.launch()
 		r.tellSlots()
+		if r.share != nil {
+			r.afterLaunch()
+		}
 		if r.stopping && len(r.held) == 0 && (r.drained || r.flying == 0) {
 			return r.recall()
 		}
@@ -98,6 +102,7 @@ func (r *run) dispatch(ctx context.Context) error {
 			r.land(f)
 			r.digest(f)
 			r.collect()
+		case <-r.turns:
 		case took := <-r.waiter.C():
 			r.woken(took)
 		case <-r.due.C:
@@ -289,6 +294,9 @@ func (r *run) take(l *lease.Lease) {
 		r.pending = append(r.pending, w)
 	case r.stopping:
 		w.end(verdict{op: opRelease, err: ErrShutdown})
+		r.pending = append(r.pending, w)
+	case !r.hasRoom():
+		w.end(verdict{op: opRelease, err: errNoSlot})
 		r.pending = append(r.pending, w)
 	default:
 		r.free--

@@ -105,7 +105,7 @@ func TestAVerdictIsGivenUpAfterTenMinutesThoughRedisIsSilent(t *testing.T) {
 	w := r.heldWork(t, "a", time.Minute)
 	w.end(verdict{op: opAck})
 	w.over = w.over.Add(-settleFor + 100*time.Millisecond)
-	r.fly([]*work{w}, 0)
+	r.fly([]*work{w}, 0, nil)
 	select {
 	case f := <-r.landed:
 		r.flying = 0

@@ -71,8 +71,9 @@ var ErrRunning = errors.New("the consumer runs already: wait until Run has retur
 // A DrainError says that a Consumer stopped before Redis had taken all verdicts: these jobs' leases run out by
 // themselves, and the jobs run again.
 type DrainError struct {
-	IDs   []string
-	Cause error
+	IDs    []string
+	Queues []string // of a MultiConsumer: the queue of each of IDs. nil for a Consumer
+	Cause  error
 }
 
 func (e *DrainError) Error() string {

@@ -40,13 +40,14 @@ func (r *run) launch() {
 			n = min(r.free-r.asked, lease.DefaultBatch)
 		}
 		sent := r.pending[:batchOf(r.pending)]
+		n, slots := r.allotted(n, len(sent))
 		if max(len(sent), n) == 0 || r.flying > 0 && max(len(sent), n) < r.worthwhile() {
 			break
 		}
 		r.pending = r.pending[len(sent):]
-		r.fly(sent, n)
+		r.fly(sent, n, slots)
 	}
-	if r.flying == 0 && !r.paused && r.free > 0 && !r.claimable && !r.stopping && !r.armed {
+	if r.flying == 0 && !r.paused && (r.free > 0 || r.share != nil) && !r.claimable && !r.stopping && !r.armed {
 		r.armed = true
 		r.waiter.Arm()
 		r.silence.Reset(r.opts.WakeFallback + lateWake)
@@ -65,13 +66,13 @@ func batchOf(pending []*work) int {
 	return n
 }
 
-func (r *run) fly(sent []*work, n int) {
+func (r *run) fly(sent []*work, n int, slots *grant) {
 	r.flying++
 	r.asked += n
 	if n > 0 {
 		r.claimed++
 	}
-	f := flight{number: r.claimed, sent: sent, asked: n}
+	f := flight{number: r.claimed, sent: sent, asked: n, slots: slots}
 	verdicts := make([]lease.Verdict, len(sent))
 	for i, w := range sent {
 		verdicts[i] = w.verdict
@@ -88,6 +89,7 @@ func (r *run) fly(sent []*work, n int) {
 func (r *run) land(f flight) {
 	r.flying--
 	r.asked -= f.asked
+	r.admit(f)
 }
 
 // patience is for how long a round trip may take: until the oldest of its verdicts has been repeated for long enough.

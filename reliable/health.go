@@ -27,6 +27,18 @@ var ErrNotRunning = lease.ErrNotRunning
 // [*OverdueError] where handlers are still running after their job timeout: what is fit for alarms may be too much for a
 // probe that restarts the process, which can leave it out with errors.As where OverdueError.Free is not 0.
 func (c *Consumer) Health(ctx context.Context) error {
+	return c.health(ctx, (*run).overdueError)
+}
+
+// overdueError is nil where no handler is overdue.
+func (r *run) overdueError() error {
+	if overdue := r.late.report(r.opts.Concurrency); overdue != nil {
+		return overdue
+	}
+	return nil
+}
+
+func (c *Consumer) health(ctx context.Context, overdue func(*run) error) error {
 	r := c.current.Load()
 	if r == nil {
 		return ErrNotRunning
@@ -46,10 +58,7 @@ func (c *Consumer) Health(ctx context.Context) error {
 	if r.over.Err() != nil {
 		return ErrNotRunning
 	}
-	if overdue := r.late.report(r.opts.Concurrency); overdue != nil {
-		errs = append(errs, overdue)
-	}
-	if err := errors.Join(errs...); err != nil {
+	if err := errors.Join(append(errs, overdue(r))...); err != nil {
 		return fmt.Errorf("queue %s: %w", r.queue.name, err)
 	}
 	return nil
@@ -63,7 +72,11 @@ func (r *run) loopsHealth(ctx, now context.Context, keep func(error) error) (err
 			errs, ctx = append(errs, fmt.Errorf("%s: %w", what, err)), now
 		}
 	}
-	note("claims", r.claims.Check(ctx, r.mostBetweenClaims()))
+	if r.waits.Load() { // no claim is due, also where there was none yet
+		note("claims", pulse.Failing(r.claims.Check(now, 0)))
+	} else {
+		note("claims", r.claims.Check(ctx, r.mostBetweenClaims()))
+	}
 	if !r.opts.NoSweep {
 		note("sweeps", r.sweeper.Health(ctx))
 	}

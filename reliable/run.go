@@ -43,6 +43,10 @@ type run struct {
 	over   context.Context // ends when Run returns
 	end    context.CancelFunc
 
+	share *share          // of slots that several queues have together; nil: they are this run's
+	turns <-chan struct{} // slots may be free for it; nil likewise
+	waits atomic.Bool     // for a slot that others have
+
 	dispatcher
 }
 
@@ -91,7 +95,7 @@ func (r *run) work(ctx context.Context) error {
 	if !r.opts.NoSweep {
 		loops.Go(func() { _ = r.sweeper.Run(background) }) // always nil
 	}
-	for range r.opts.Concurrency {
+	for range r.staff() {
 		go r.worker()
 	}
 	err = r.dispatch(ctx)
@@ -212,6 +216,7 @@ type inbox struct {
 	list   []*work
 	wanted int // how many must have come together before the dispatcher is told
 	notify chan struct{}
+	share  *share // whose slots are free with what is finished
 }
 
 func (in *inbox) put(w *work) {
@@ -219,6 +224,7 @@ func (in *inbox) put(w *work) {
 	in.list = append(in.list, w)
 	tell := len(in.list) >= in.wanted || w.silent
 	in.mu.Unlock()
+	in.share.finish()
 	if !tell {
 		return
 	}

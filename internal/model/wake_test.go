@@ -13,6 +13,8 @@ func TestWakingUpIsSound(t *testing.T) {
 		{"failures", WakeOptions{Consumers: 2, Slots: 1, Enqueues: 2, Nacks: 1, Failures: 1}, WakeOptions{Consumers: 2, Slots: 2, Enqueues: 3, Nacks: 1, Failures: 2}},
 		{"jobs that are due later", WakeOptions{Consumers: 2, Slots: 1, Enqueues: 1, Later: 1, Nacks: 1}, WakeOptions{Consumers: 2, Slots: 2, Enqueues: 2, Later: 3, Nacks: 1}},
 		{"stops and deaths", WakeOptions{Consumers: 2, Slots: 1, Enqueues: 2, Stops: 1, Deaths: 1}, WakeOptions{Consumers: 3, Slots: 1, Enqueues: 2, Stops: 1, Deaths: 1}},
+		{"waiting without a free slot, as a queue does that shares its slots", WakeOptions{Consumers: 2, Slots: 1, Enqueues: 3, Nacks: 1, Dropped: FreeArms}, WakeOptions{Consumers: 2, Slots: 2, Enqueues: 4, Nacks: 2, Dropped: FreeArms}},
+		{"the same with all together", WakeOptions{Consumers: 2, Slots: 1, Later: 1, Failures: 1, Stops: 1, Deaths: 1, Dropped: FreeArms}, WakeOptions{Consumers: 2, Slots: 2, Enqueues: 2, Later: 1, Failures: 1, Stops: 1, Deaths: 1, Nacks: 1, Dropped: FreeArms}},
 		{"three consumers", WakeOptions{Consumers: 3, Slots: 1, Enqueues: 2}, WakeOptions{Consumers: 3, Slots: 1, Enqueues: 3, Nacks: 1, Failures: 1}},
 		{"all together", WakeOptions{Consumers: 2, Slots: 1, Later: 1, Failures: 1, Stops: 1, Deaths: 1}, WakeOptions{Consumers: 2, Slots: 2, Enqueues: 2, Later: 1, Failures: 1, Stops: 1, Deaths: 1, Nacks: 1}},
 	} {
