@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"os/signal"
 	"strconv"
 	"syscall"
@@ -88,4 +89,29 @@ func TestAProgramOfAnyKindCanBeTheWorker(t *testing.T) {
 	})
 	require.Greater(t, r.Acked, int64(200))
 	require.NotZero(t, r.Kills)
+}
+
+// slowStart starts that program at once in its first process, and 5 s late in each later one: on a busy machine the
+// process that takes a killed one's place needs as long.
+const slowStart = `case $LEASEQ_CHAOS_PROCESS in *.1) ;; *) sleep 5 ;; esac; exec "$0" "$@"`
+
+// TestAFaultIsOverWhenWhoTakesAKilledWorkersPlaceWorks has nobody who could take what ran out for longer than the calm
+// lasts, which counts from the first who can.
+func TestAFaultIsOverWhenWhoTakesAKilledWorkersPlaceWorks(t *testing.T) {
+	t.Parallel()
+	sh, err := exec.LookPath("sh")
+	if err != nil {
+		t.Skip("no sh here")
+	}
+	faults, err := FaultsNamed("worker-kill")
+	require.NoError(t, err)
+	r := Test(t, &Options{
+		Command: []string{sh, "-c", slowStart, os.Args[0], commandWorker}, Workers: 1, Lease: 600 * time.Millisecond, Faults: faults, Rate: 40,
+		Schedule: &Schedule{Seed: 1, DurationMS: 6800, Faults: []Planned{{Name: "worker-kill", Lane: Kills, AtMS: 1500, Pick: 1}}},
+		Job: func(i int) (reliable.Kinder, *reliable.EnqueueOptions) {
+			return ping{50 + i}, nil
+		},
+	})
+	require.EqualValues(t, 1, r.Kills)
+	require.Positive(t, r.Recovered)
 }

@@ -30,7 +30,7 @@ type Outcome struct {
 	RecoveryP99 float64 `json:"recovery_ms_p99"`
 	RecoveryMax float64 `json:"recovery_ms_max"`
 	SlackMS     int64   `json:"slack_ms"` // Options.Slack, and what LEASEQ_CHAOS_SLACK added
-	QuietMS     int64   `json:"quiet_ms"` // from the last fault's end until nothing was overdue; 0: not while jobs came
+	QuietMS     int64   `json:"quiet_ms"` // from the calm's begin until nothing was overdue; 0: not while jobs came
 
 	Faults    []FaultCount     `json:"faults"`
 	Sometimes map[string]int64 `json:"sometimes"` // interesting cases: how often each happened

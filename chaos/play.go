@@ -39,7 +39,9 @@ func (s *storm) play(ctx context.Context) error {
 			return fmt.Errorf("chaos: %w", err)
 		}
 	}
-	s.awaitWorkers(ctx)
+	s.awaitWorkers(ctx) // a fault that comes before there is anybody to meet shows nothing
+	s.began = time.Now()
+	s.follow.begin(s.began)
 	background, stop := context.WithCancel(ctx)
 	defer stop()
 	var all sync.WaitGroup
@@ -59,6 +61,7 @@ func (s *storm) play(ctx context.Context) error {
 	go func() { defer close(produced); s.traffic.run(jobs) }()
 	s.enter(phaseStorm)
 	s.inject(ctx, schedule, usable)
+	s.awaitWorkers(ctx) // a killed one is not healed before its successor works
 	s.enter(phaseCalm)
 	s.catchUp(ctx)
 	rest := time.NewTimer(time.Until(s.began.Add(s.Duration - s.last)))
@@ -80,19 +83,19 @@ func (s *storm) play(ctx context.Context) error {
 	return s.now(ctx)
 }
 
-// awaitBound is how long the workers may take to begin before the faults come anyway.
-const awaitBound = 5 * time.Second
+// awaitBound is how long workers may take to begin before the run goes on without them: some seconds, where several start
+// beside other work.
+const awaitBound = 10 * time.Second
 
-// awaitWorkers begins the run's time when all workers have opened their histories: a fault that comes before there is
-// anybody to meet shows nothing.
+// awaitWorkers returns when all workers that were started have opened their histories.
 func (s *storm) awaitWorkers(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, awaitBound)
 	defer cancel()
 	for _, p := range s.posts {
-		s.follow.await(ctx, p.Name(), awaitBound)
+		if p.alive() {
+			s.follow.await(ctx, p.Name(), awaitBound)
+		}
 	}
-	s.began = time.Now()
-	s.follow.begin(s.began)
 }
 
 // dismiss ends all workers in order, all at once.
@@ -263,9 +266,10 @@ func (s *storm) overdue(ctx context.Context) (due, expired int64, err error) {
 	return due, expired, err
 }
 
-// catchUp measures when nothing is overdue any more after the last fault. Before the calm ends all leases that had run out
-// must have been taken, at some moment. How long it takes to work off the jobs that have heaped up, beside those that
-// come, is the machine's; that they are is what the drain demands.
+// catchUp measures when nothing is overdue any more after the last fault, the start of who takes a killed worker's place
+// included: until then nobody sweeps, and from then on the holders may be spared for a lease. Before the calm ends all
+// leases that had run out must have been taken, at some moment. How long it takes to work off the jobs that have heaped up,
+// beside those that come, is the machine's; that they are is what the drain demands.
 func (s *storm) catchUp(ctx context.Context) {
 	began := time.Now()
 	end := s.began.Add(s.Duration - s.last)

@@ -33,6 +33,12 @@ type bench struct {
 // onBoth runs a test on a real Redis and on miniredis: each must keep the contract.
 func onBoth(t *testing.T, test func(t *testing.T, b *bench)) {
 	t.Helper()
+	onBothWith(t, redistest.Mini, test)
+}
+
+// onBothWith is onBoth with another way to have a miniredis.
+func onBothWith(t *testing.T, mini func(testing.TB) *redis.Client, test func(t *testing.T, b *bench)) {
+	t.Helper()
 	t.Parallel()
 	t.Run("redis", func(t *testing.T) {
 		t.Parallel()
@@ -42,7 +48,7 @@ func onBoth(t *testing.T, test func(t *testing.T, b *bench)) {
 	t.Run("miniredis", func(t *testing.T) {
 		t.Parallel()
 		queue := redistest.Queue(t)
-		rdb := redistest.Mini(t)
+		rdb := mini(t)
 		t.Cleanup(func() { redistest.CheckQueue(t, rdb, keys.DefaultPrefix, queue) })
 		test(t, newBench(t, queue, rdb, rdb))
 	})

@@ -94,7 +94,7 @@ func await(t *testing.T, q *reliable.Queue, what string, wanted func(s reliable.
 		s, err := q.Stats(context.Background())
 		last = s
 		return err == nil && wanted(s)
-	}, 20*time.Second, 5*time.Millisecond, "%s: %+v", what, &last)
+	}, time.Minute, 5*time.Millisecond, "%s: %+v", what, &last)
 	return last
 }
 

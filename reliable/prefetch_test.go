@@ -14,7 +14,9 @@ import (
 
 func TestPrefetchedJobsWaitUnderTheirLeasesAndGoBackUncountedAtTheStop(t *testing.T) {
 	t.Parallel()
-	q := newQueue(t, quick())
+	o := quick()
+	o.Lease = 2 * time.Second // it must outlive a moment in which this process stands still
+	q := newQueue(t, o)
 	put(t, q, jobs("k", 20)...)
 	started, goOn := make(chan string, 20), make(chan struct{})
 	stop := runConsumer(t, q, reliable.HandlerFunc(func(_ context.Context, j *reliable.Job) error {
@@ -24,7 +26,7 @@ func TestPrefetchedJobsWaitUnderTheirLeasesAndGoBackUncountedAtTheStop(t *testin
 	}), &reliable.ConsumerOptions{Concurrency: 1, Prefetch: 10})
 	receive(t, started)
 	await(t, q, "one runs, and ten wait", func(s reliable.Stats) bool { return s.Processing == 11 })
-	time.Sleep(2 * quick().Lease)
+	time.Sleep(o.Lease * 3 / 2)
 	s := await(t, q, "they are extended", func(s reliable.Stats) bool { return s.Processing == 11 })
 	require.Zero(t, s.Counters["expired"])
 	require.Empty(t, started, "one handler at a time")

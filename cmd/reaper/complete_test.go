@@ -67,7 +67,7 @@ func TestCompletionSaysNothingWhereThereIsNoAnswer(t *testing.T) {
 		assert.Zero(t, code)
 		assert.Equal(t, ":4\n", out, "no names, and no files")
 		assert.NotContains(t, errOut, "reached")
-		assert.Less(t, time.Since(began), within)
+		assert.Less(t, time.Since(began), 20*time.Second)
 	}
 }
 

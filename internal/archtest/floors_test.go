@@ -3,6 +3,7 @@ package archtest
 import (
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -17,10 +18,21 @@ func root(t *testing.T) string {
 	return dir
 }
 
-// ownPackages lists the packages of the main module, as an operating system builds them.
+// listed has the packages of the main module by operating system, once each.
+var listed = map[string]func() ([]*Package, error){}
+
+func init() {
+	for _, goos := range systems {
+		listed[goos] = sync.OnceValues(func() ([]*Package, error) {
+			return List(filepath.Join("..", ".."), goos, false, "./...", "./testdata/")
+		})
+	}
+}
+
+// ownPackages lists the packages of the main module, as one of systems builds them. Nobody may change them.
 func ownPackages(t *testing.T, goos string) []*Package {
 	t.Helper()
-	packages, err := List(root(t), goos, false, "./...", "./testdata/")
+	packages, err := listed[goos]()
 	require.NoError(t, err)
 	require.NotEmpty(t, packages)
 	return packages

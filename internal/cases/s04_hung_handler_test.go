@@ -93,7 +93,8 @@ func newHung(t *testing.T) *hung {
 	t.Helper()
 	s := &hung{running: make(chan struct{}), unblock: make(chan struct{}), busy: make(chan struct{}, 1), free: make(chan struct{})}
 	s.crashSite = newCrashSite(t, crashConfig{
-		Handler: "s04", Concurrency: 2, Lease: shape(time.Second, 2*time.Second), MaxRetries: 5, MaxExpiries: 5,
+		// The other process has to start, and the other slot to be taken, before four leases are over.
+		Handler: "s04", Concurrency: 2, Lease: 2 * time.Second, MaxRetries: 5, MaxExpiries: 5,
 	})
 	d := detourTo(t, nil)
 	d.Decide(s.see)
@@ -185,6 +186,7 @@ func (s *hung) takeOtherSlot(t *testing.T) (jobs int) {
 func (s *hung) lastExpiry(t *testing.T) (last int64) {
 	t.Helper()
 	token := s.rdb.HGet(t.Context(), s.keys.Key("leases"), "H").Val()
+	require.NotEmpty(t, token, "the machine was too slow: H's lease has ended before its other slot was taken")
 	require.Eventually(t, func() bool {
 		pipe := s.rdb.TxPipeline()
 		score := pipe.ZScore(t.Context(), s.keys.Key("processing"), "H")

@@ -81,7 +81,19 @@ func Proxy(t testing.TB, target string) *netfault.Proxy {
 // Mini returns a client of a miniredis of the test's own, in this process. Both are closed when the test ends.
 func Mini(t testing.TB) *redis.Client {
 	t.Helper()
-	b, err := startMini()
+	return mini(t, true)
+}
+
+// MiniForEver is Mini, but its keys never expire: one whose keys do goes through all of them, in their order, at every
+// command, which with a thousand keys takes most of a minute with the race detector.
+func MiniForEver(t testing.TB) *redis.Client {
+	t.Helper()
+	return mini(t, false)
+}
+
+func mini(t testing.TB, expiring bool) *redis.Client {
+	t.Helper()
+	b, err := startMini(expiring)
 	if err != nil {
 		t.Fatalf("redistest: %v", err)
 	}

@@ -97,7 +97,7 @@ func choose(env string) (*backend, error) {
 	case kindDocker:
 		return startDocker()
 	case kindMini:
-		return startMini()
+		return startMini(true)
 	default:
 		return reach(env)
 	}
@@ -110,7 +110,7 @@ func choose(env string) (*backend, error) {
 		return b, nil
 	}
 	fmt.Fprintf(os.Stderr, "redistest: only miniredis is to be had, and tests that need a real Redis are skipped: %v; %v\n", notFound, noDocker)
-	return startMini()
+	return startMini(true)
 }
 
 // reach takes a server that is there. It is not ended by us.
@@ -140,12 +140,13 @@ func startProc() (*backend, error) {
 	}}, nil
 }
 
-func startMini() (*backend, error) {
+// startMini starts a miniredis whose keys expire as time passes, as on a server, or never.
+func startMini(expiring bool) (*backend, error) {
 	mini := miniredis.NewMiniRedis()
 	if err := mini.StartAddr("127.0.0.1:0"); err != nil {
 		return nil, fmt.Errorf("miniredis: %w", err)
 	}
-	mini.ClockTTL(true) // keys expire as time passes, as on a server
+	mini.ClockTTL(expiring)
 	return &backend{kind: kindMini, options: &redis.Options{Addr: mini.Addr()}, close: func() error {
 		mini.Close()
 		return nil

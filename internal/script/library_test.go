@@ -37,6 +37,9 @@ func TestOfALibraryOnlyWhatIsUsedIsKept(t *testing.T) {
 		"return 1 -- not c": "",
 		"return ab":         "",
 		"x = d\n--a\n":      a + b + d,
+		"c --\n..b(1)":      a + b + c,
+		"c--b(1)":           a + b + c,
+		"\t--c\nreturn 1a":  a,
 	} {
 		assert.Equal(t, want, strings.TrimSuffix(withLibraries(body, shelf), body), body)
 	}

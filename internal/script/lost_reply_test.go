@@ -5,6 +5,7 @@ import (
 	"math/rand/v2"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/redis/go-redis/v9"
@@ -85,12 +86,10 @@ func TestACallOfABrokenPipelineThatRanKeepsItsFirstAnswer(t *testing.T) {
 func TestLostReplyOfAnOpeningCostsOneUnusedSession(t *testing.T) {
 	t.Parallel()
 	d, proxy := faultyDesk(t, withRepeats)
-	opened := 0
+	var opened atomic.Int64 // on a busy machine more than two: one that is not answered for a second is asked again
 	proxy.Decide(func(cmd []string) netfault.Action {
-		if cmd[0] == "evalsha" && cmd[1] == openScript.SHA() {
-			if opened++; opened == 1 {
-				return netfault.DropReply
-			}
+		if cmd[0] == "evalsha" && cmd[1] == openScript.SHA() && opened.Add(1) == 1 {
+			return netfault.DropReply
 		}
 		return netfault.Pass
 	})
@@ -99,7 +98,8 @@ func TestLostReplyOfAnOpeningCostsOneUnusedSession(t *testing.T) {
 	require.NoError(t, c.Err)
 	assert.Equal(t, uint64(1), c.Number)
 	sessions := d.direct.HGetAll(t.Context(), d.key("sessions")).Val()
-	assert.Len(t, sessions, 2)
+	assert.GreaterOrEqual(t, len(sessions), 2)
+	assert.LessOrEqual(t, int64(len(sessions)), opened.Load(), "each opening makes one")
 	assert.Contains(t, sessions, c.Session)
 	for _, holder := range d.direct.HGetAll(t.Context(), d.key("holders")).Val() {
 		assert.Equal(t, "test/1", holder)
