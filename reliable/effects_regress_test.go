@@ -28,8 +28,8 @@ func forA(t *testing.T, d time.Duration, holds func()) {
 // brief are options whose records of effects live for little longer than a lease.
 func brief() *reliable.QueueOptions {
 	o := quick()
-	o.Lease = 600 * time.Millisecond
-	o.Effects.Retention = 4 * o.Lease
+	o.Lease = time.Second // which outlives a moment in which this process stands still
+	o.Effects.Retention = 3 * o.Lease
 	return o
 }
 
