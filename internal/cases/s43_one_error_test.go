@@ -85,6 +85,7 @@ func sideBySide(sites []*failingSite, do func(s *failingSite)) {
 // job has lost its lease for single errors, and a thousand jobs finish.
 func TestS43_NoErrorEndsALoop(t *testing.T) {
 	t.Parallel()
+	still := watchStandstill(t)
 	sites := failingSites(t)
 	for _, s := range sites {
 		s.injectAll(s.times)
@@ -100,7 +101,9 @@ func TestS43_NoErrorEndsALoop(t *testing.T) {
 	sideBySide(sites, func(s *failingSite) { s.onceASecond(t) })
 	for _, s := range sites {
 		assert.Zero(t, s.stats().Counters["expired"], "%s: leases that ran out", s.Name)
-		assert.EqualValues(t, 1, s.longs.Load(), "%s: starts of the job that is held", s.Name)
+		if pause := still(); pause < loopLease/3 { // else heartbeats that failed once may have come too late, without a fault of ours
+			assert.EqualValues(t, 1, s.longs.Load(), "%s: starts of the job that is held; this process stood still for %v", s.Name, pause)
+		}
 	}
 	sideBySide(sites, func(s *failingSite) { s.withoutABreak(t) })
 	for _, s := range sites {
