@@ -64,7 +64,7 @@ func quickPlan() plan {
 		rounds:      3,
 		enqueueMany: 20_000,
 		process:     []load{{50, 20_000}},
-		memory:      []int{20_000},
+		memory:      []int{50_000}, // which fills the tables of Redis as far as 100,000 do
 		idle:        5 * time.Second,
 		latency:     8,
 		settle:      2 * time.Second,

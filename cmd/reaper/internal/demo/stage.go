@@ -85,13 +85,11 @@ func causeOr(ctx context.Context, err error) error {
 	return err
 }
 
-// look reads what the workers wrote, checks that they live, and asks Redis from time to time.
+// look reads what the workers wrote, checks that they live, and asks Redis from time to time. Redis may take a while to
+// answer on a busy machine: what the workers wrote meanwhile is read as well, so that whoever looks for a worker in the
+// middle of something does not see what is long over.
 func (s *stage) look(ctx context.Context) error {
-	lines, err := s.lines.next()
-	for _, l := range lines {
-		s.note(l)
-	}
-	if err = errors.Join(err, s.crew.check()); err != nil {
+	if err := errors.Join(s.read(), s.crew.check()); err != nil {
 		return err
 	}
 	if time.Since(s.sampled) < sampleEvery {
@@ -110,7 +108,16 @@ func (s *stage) look(ctx context.Context) error {
 	if stats.Counters["enqueued"] > 0 {
 		s.story.update(progress{acked: stats.Counters["acked"], dead: stats.Dead, processing: stats.Processing, due: stats.Due})
 	}
-	return nil
+	return s.read()
+}
+
+// read notes the lines that the workers wrote since it was called last.
+func (s *stage) read() error {
+	lines, err := s.lines.next()
+	for _, l := range lines {
+		s.note(l)
+	}
+	return err
 }
 
 // sample asks Redis for the leases of interrupted deliveries, as long as they last: a call that was on its way when
