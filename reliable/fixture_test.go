@@ -46,12 +46,18 @@ func runConsumer(t *testing.T, q *reliable.Queue, h reliable.Handler, o *reliabl
 	t.Helper()
 	c, err := reliable.NewConsumer(q, h, o)
 	require.NoError(t, err)
+	return runUntilStopped(t, c.Run)
+}
+
+// runUntilStopped calls run, and ends its context when the test ends, or stop is called, which returns its error.
+func runUntilStopped(t *testing.T, run func(context.Context) error) (stop func() error) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
 	var result error
 	go func() {
 		defer close(ended)
-		result = c.Run(ctx)
+		result = run(ctx)
 	}()
 	stop = func() error {
 		cancel()

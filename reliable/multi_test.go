@@ -16,20 +16,7 @@ func runMulti(t *testing.T, shares []reliable.Share, o *reliable.MultiOptions) (
 	t.Helper()
 	m, err := reliable.NewMultiConsumer(shares, o)
 	require.NoError(t, err)
-	ctx, cancel := context.WithCancel(context.Background())
-	ended := make(chan struct{})
-	var result error
-	go func() {
-		defer close(ended)
-		result = m.Run(ctx)
-	}()
-	stop = func() error {
-		cancel()
-		<-ended
-		return result
-	}
-	t.Cleanup(func() { _ = stop() })
-	return m, stop
+	return m, runUntilStopped(t, m.Run)
 }
 
 // multi are options with so many slots.

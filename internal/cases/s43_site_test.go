@@ -38,6 +38,7 @@ type loopSite struct {
 	last   atomic.Int64 // the latest start of a job, ns since the epoch
 	probed chan time.Time
 	longs  atomic.Int64 // starts of the long job
+	lost   atomic.Int64 // ends of these by this process' own clock: the lease was over, and nobody had taken it
 	over   chan struct{}
 	heal   func() // ends the fault, whatever it is, so that the site can end
 }
@@ -79,6 +80,9 @@ func (s *loopSite) handle(ctx context.Context, job *reliable.Job) error {
 		case <-s.over:
 			return nil
 		case <-ctx.Done():
+			if errors.Is(context.Cause(ctx), reliable.ErrLost) {
+				s.lost.Add(1)
+			}
 			return context.Cause(ctx)
 		}
 	}
