@@ -91,25 +91,25 @@ func (s *starts) handler(i int, work func()) reliable.Handler {
 func TestJobsOfSeveralQueuesBeginInProportionToTheirWeights(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		slots int
-		work  time.Duration
+		slots, n int
+		work     time.Duration
 	}{
-		"one slot":                  {slots: 1},
-		"short jobs":                {slots: 12},
-		"jobs that take their time": {slots: 12, work: 3 * time.Millisecond},
-		"many slots":                {slots: 300},
+		"one slot":                  {slots: 1, n: 2000},
+		"short jobs":                {slots: 12, n: 2000},
+		"jobs that take their time": {slots: 12, n: 2000, work: 3 * time.Millisecond},
+		"many slots":                {slots: 300, n: 4000},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			weights := []int{6, 3, 1}
-			const n = 2000
+			n := c.n
 			s := countStarts(len(weights), c.slots, n)
 			var shares []reliable.Share
 			for i, weight := range weights {
 				q := newQueue(t, &reliable.QueueOptions{Lease: 5 * time.Second})
 				err := q.PauseFor(t.Context(), time.Hour)
 				require.NoError(t, err)
-				for range 6 {
+				for range 8 {
 					put(t, q, jobs("k", 500)...)
 				}
 				shares = append(shares, reliable.Share{Queue: q, Weight: weight, Handler: s.handler(i, func() {
@@ -128,8 +128,10 @@ func TestJobsOfSeveralQueuesBeginInProportionToTheirWeights(t *testing.T) {
 			}
 			receive(t, s.done)
 			s.mu.Lock()
+			// Slots are shared exactly when claims land, which the test of the allotter holds; here starts are counted. Where
+			// the count begins and where it ends every slot may belong to a job whose goroutine has had no time yet.
 			for i, weight := range weights {
-				require.InDelta(t, n*weight/10, s.n[i], float64(n/50+c.slots/4), "queue %d of %v", i, s.n)
+				require.InDelta(t, n*weight/10, s.n[i], float64(n/50+c.slots), "queue %d of %v", i, s.n)
 			}
 			require.False(t, s.overbooked, "more handlers than slots")
 			s.mu.Unlock()
