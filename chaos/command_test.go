@@ -109,7 +109,7 @@ func TestAFaultIsOverWhenWhoTakesAKilledWorkersPlaceWorks(t *testing.T) {
 		Command: []string{sh, "-c", slowStart, os.Args[0], commandWorker}, Workers: 1, Lease: 600 * time.Millisecond, Faults: faults, Rate: 40,
 		Schedule: &Schedule{Seed: 1, DurationMS: 6800, Faults: []Planned{{Name: "worker-kill", Lane: Kills, AtMS: 1500, Pick: 1}}},
 		Job: func(i int) (reliable.Kinder, *reliable.EnqueueOptions) {
-			return ping{50 + i}, nil
+			return ping{60 + i%30}, nil // so that always two or three are worked on
 		},
 	})
 	require.EqualValues(t, 1, r.Kills)

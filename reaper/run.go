@@ -22,13 +22,14 @@ const (
 
 // reading is what a look into the registry has found.
 type reading struct {
-	names []string
-	err   error
+	number int // in the order in which they began
+	names  []string
+	err    error
 }
 
-func (f *fleet) read(aside bool) (got reading) {
-	got.names, got.err = f.r.queues(f.ctx, f.link, aside)
-	return got
+func (f *fleet) read(number int, aside bool) reading {
+	names, err := f.r.queues(f.ctx, f.link, aside)
+	return reading{number, names, err}
 }
 
 // Run looks after the queues until ctx ends, and then returns nil. It survives every error of Redis and of the network:
@@ -44,7 +45,7 @@ func (r *Reaper) Run(ctx context.Context) error {
 	defer f.stop()
 	r.current.Store(f)
 	defer r.current.CompareAndSwap(f, nil)
-	failures, outstanding := 0, 0
+	failures, outstanding, begun, followed := 0, 0, 0, 0
 	aside := true // the first reading shows whether connections of our own work
 	readings := make(chan reading, maxReadings)
 	timer := time.NewTimer(0)
@@ -61,9 +62,11 @@ func (r *Reaper) Run(ctx context.Context) error {
 				company := aside || outstanding > 0
 				aside = false
 				outstanding++
-				f.all.Go(func() { readings <- f.read(company) })
+				begun++
+				number := begun
+				f.all.Go(func() { readings <- f.read(number, company) })
 			}
-			pause = min(pause, patience)
+			pause = patience
 		case got := <-readings:
 			outstanding--
 			switch {
@@ -72,7 +75,10 @@ func (r *Reaper) Run(ctx context.Context) error {
 			case got.err == nil:
 				failures = 0
 				f.registry.Worked()
-				f.follow(ctx, got.names)
+				if got.number > followed { // else it tells what was before one that overtook it
+					followed = got.number
+					f.follow(ctx, got.names)
+				}
 			default:
 				f.registry.Failed(got.err)
 				f.failed("", got.err)

@@ -3,6 +3,7 @@ package reaper_test
 import (
 	"context"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/leaseq/leaseq/internal/keys"
+	"github.com/leaseq/leaseq/internal/netfault"
 	"github.com/leaseq/leaseq/internal/redisproc"
 	"github.com/leaseq/leaseq/internal/redistest"
 	"github.com/leaseq/leaseq/lease"
@@ -71,6 +73,40 @@ func TestRunEndsTheSweeperOfAQueueThatLeftTheRegistry(t *testing.T) {
 
 	require.NoError(t, store.Register(t.Context()))
 	require.Eventually(t, func() bool { return log.count("sweeping begins", queue) == 2 }, within, 5*time.Millisecond, "it came back")
+}
+
+// An answer about the registry that is long on its way tells of queues that have left meanwhile, as another answer has said.
+func TestAnAnswerThatWasOvertakenBringsNoQueueBack(t *testing.T) {
+	t.Parallel()
+	queue, prefix := redistest.Queue(t), newPrefix()
+	direct := redistest.Client(t)
+	proxy := redistest.Proxy(t, redistest.Addr(t))
+	rdb := redis.NewClient(&redis.Options{Addr: proxy.Addr(), ReadTimeout: within})
+	t.Cleanup(func() { assert.NoError(t, rdb.Close()) })
+	newStore(t, direct, prefix, queue, time.Second)
+	var log journal
+	start(t, newReaper(t, rdb, &reaper.Options{Prefix: prefix, RefreshEvery: refresh, Logger: log.logger()}))
+	log.await(t, "sweeping begins", queue)
+
+	const way = 600 * time.Millisecond
+	asked := make(chan struct{}, 1)
+	proxy.Delay(way)
+	proxy.Decide(func(cmd []string) netfault.Action {
+		if strings.EqualFold(cmd[0], "smembers") {
+			select {
+			case asked <- struct{}{}:
+			default:
+			}
+		}
+		return netfault.Pass
+	})
+	<-asked
+	time.Sleep(way + way/6) // now the answer is on its way back, and nobody has asked again yet
+	require.NoError(t, direct.SRem(t.Context(), keys.Registry(prefix), queue).Err())
+	proxy.Delay(0)
+	log.await(t, "sweeping ended", queue)
+	time.Sleep(2 * way)
+	assert.Equal(t, 1, log.count("sweeping begins", queue), "the old answer came after the new one")
 }
 
 func TestRunSweepsAQueueThatLeftTheRegistryUntilItsLastLeaseHasEnded(t *testing.T) {

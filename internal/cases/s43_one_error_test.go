@@ -59,6 +59,7 @@ func (s *failingSite) injectAll(n int) {
 // that this comes within two intervals, what the client itself waits for an answer, and a second.
 func (s *failingSite) alive(t *testing.T, f *failer, loop string, failed int, interval time.Duration) {
 	t.Helper()
+	from := s.still.now()
 	if !assert.Eventually(t, func() bool { return f.failures(loop) >= failed && f.passes(loop) > 0 }, 30*time.Second, 5*time.Millisecond,
 		"%s: the loop of %s has ended", s.Name, loop) {
 		return
@@ -68,7 +69,7 @@ func (s *failingSite) alive(t *testing.T, f *failer, loop string, failed int, in
 		client = loopFallback + 2*time.Second // a blocking read is given up later
 	}
 	bound := 2*interval + client + time.Second
-	assert.LessOrEqual(t, f.pause(loop), shape(2*recoverBound, bound), "%s: %s, until it works again", s.Name, loop)
+	assert.LessOrEqual(t, s.still.less(from, f.pause(loop)), shape(2*recoverBound, bound), "%s: %s, until it works again", s.Name, loop)
 }
 
 // sideBySide does something with all sites at one time.
@@ -85,7 +86,6 @@ func sideBySide(sites []*failingSite, do func(s *failingSite)) {
 // job has lost its lease for single errors, and a thousand jobs finish.
 func TestS43_NoErrorEndsALoop(t *testing.T) {
 	t.Parallel()
-	still := watchStandstill(t)
 	sites := failingSites(t)
 	for _, s := range sites {
 		s.injectAll(s.times)
@@ -103,7 +103,7 @@ func TestS43_NoErrorEndsALoop(t *testing.T) {
 		assert.Zero(t, s.stats().Counters["expired"], "%s: leases that ran out", s.Name)
 		lost := s.lost.Load()
 		assert.EqualValues(t, 1+lost, s.longs.Load(), "%s: starts of the job that is held: the first, and one for each lease that was over", s.Name)
-		if pause := still(); pause < loopLease/3 { // else heartbeats that failed once may have come too late, without a fault of ours
+		if pause := s.still.longest(); pause < loopLease/3 { // else heartbeats that failed once may have come too late, without a fault of ours
 			assert.Zero(t, lost, "%s: leases that were over; this process stood still for %v", s.Name, pause)
 		}
 	}
@@ -156,9 +156,9 @@ func (s *failingSite) withoutABreak(t *testing.T) {
 	s.injectAll(math.MaxInt)
 	<-time.After(shape(1500*time.Millisecond, 15*time.Second))
 	s.unhealthySoon(t)
+	end := s.still.now()
 	s.injectAll(0)
-	end := time.Now()
-	assert.LessOrEqual(t, s.startsAfter(t, end), recoverBound, "%s: until a job is started", s.Name)
+	assert.LessOrEqual(t, s.still.less(end, s.startsAfter(t, end.at)), recoverBound, "%s: until a job is started", s.Name)
 	assert.Eventually(t, func() bool {
 		for loop := range consumerLoops {
 			if s.cons.passes(loop) == 0 {
@@ -172,6 +172,7 @@ func (s *failingSite) withoutABreak(t *testing.T) {
 		}
 		return true
 	}, 30*time.Second, 5*time.Millisecond, "%s: a loop has ended", s.Name)
-	assert.LessOrEqual(t, time.Since(end), recoverBound+shape(5*time.Second, 0), "%s: until every loop works", s.Name)
+	took := s.still.less(end, time.Since(end.at))
+	assert.LessOrEqual(t, took, recoverBound+shape(5*time.Second, 0), "%s: until every loop works", s.Name)
 	s.healthySoon(t)
 }

@@ -34,7 +34,7 @@ func newRealSite(t *testing.T) *realSite {
 	require.NoError(t, s.admin.Ping(t.Context()).Err())
 	s.loopSite = &loopSite{
 		name: "a server's faults", o: loopOptions(), over: make(chan struct{}), probed: make(chan time.Time, 1), heal: func() {},
-		ofConsumer: client(), ofSidecar: client(), failsToo: true,
+		ofConsumer: client(), ofSidecar: client(), failsToo: true, still: watchStandstill(t),
 	}
 	t.Cleanup(func() { redistest.CheckQueue(t, direct, s.o.Prefix, "orders") })
 	s.lane = laneOn(t, "orders", client(), s.o)
@@ -116,8 +116,8 @@ func TestS43_LoopsOutliveWhatARealServerDoes(t *testing.T) {
 		}
 		<-lasts
 		one.end(t, s)
-		end := time.Now()
-		took := s.startsAfter(t, end)
+		end := s.still.now()
+		took := s.still.less(end, s.startsAfter(t, end.at))
 		t.Logf("%s: a job is started %v after its end", one.name, took.Round(time.Millisecond))
 		assert.LessOrEqual(t, took, recoverBound, "%s: until a job is started", one.name)
 		s.healthySoon(t)

@@ -41,6 +41,7 @@ type loopSite struct {
 	lost   atomic.Int64 // ends of these by this process' own clock: the lease was over, and nobody had taken it
 	over   chan struct{}
 	heal   func() // ends the fault, whatever it is, so that the site can end
+	still  *standstill
 }
 
 // loopOptions are those of a queue of which a case only wants short intervals.
@@ -64,7 +65,10 @@ const (
 // newLoopSite makes one that is not running yet. tune changes the options of both clients.
 func newLoopSite(t *testing.T, name string, tune func(o *redis.Options)) *loopSite {
 	t.Helper()
-	s := &loopSite{name: name, o: loopOptions(), over: make(chan struct{}), probed: make(chan time.Time, 1), heal: func() {}}
+	s := &loopSite{
+		name: name, o: loopOptions(), over: make(chan struct{}), probed: make(chan time.Time, 1),
+		heal: func() {}, still: watchStandstill(t),
+	}
 	s.lane = laneOn(t, redistest.Queue(t), redistest.Client(t), s.o)
 	cut, aft := detourTo(t, tune), detourTo(t, tune)
 	s.cut, s.aft, s.ofConsumer, s.ofSidecar = cut.Proxy, aft.Proxy, cut.rdb, aft.rdb
