@@ -14,12 +14,16 @@ import (
 func (w *world) drawItems() ([]Item, []model.Item) {
 	var items []Item
 	var same []model.Item
+	plain := draw(w, rapid.Bool(), "none has limits of its own") // the script has a shorter way for these
 	for range draw(w, aFew, "items") {
 		one := model.Item{
 			ID: draw(w, anyID, "id"), Size: draw(w, rapid.IntRange(1, 5), "size"), Delay: draw(w, anyDelay, "delay"),
 			Headers: draw(w, rapid.IntRange(0, 3), "headers"), Replace: draw(w, rapid.Bool(), "replace"),
 			NotAfter:   draw(w, rapid.SampledFrom([]int64{0, 0, 5, 1 << 41}), "not after"),
 			MaxRetries: draw(w, anyLimit, "retries"), MaxExpiries: draw(w, anyLimit, "expiries"),
+		}
+		if plain {
+			one.NotAfter, one.MaxRetries, one.MaxExpiries = 0, nil, nil
 		}
 		one.Record = fmt.Sprintf("%s %0*d", one.ID, one.Size, len(w.known)%10)
 		same = append(same, one)

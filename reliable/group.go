@@ -5,16 +5,20 @@ import (
 	"errors"
 	"runtime"
 	"sync"
+	"time"
 
 	"github.com/leaseq/leaseq/internal/script"
 	"github.com/leaseq/leaseq/lease"
 )
 
-// How many calls of a group commit are under way at a time: two, so that one is on its way while the server is at work on
-// the other; more only with full batches.
+// How many calls of a group commit are under way at a time: one; two, where the second one carries so much that it is
+// worth a call of its own, so that it is on its way while the server is at work on the other, or where the first one takes
+// long; more only with full batches.
 const (
 	usualTrips = 2
 	mostTrips  = 4
+	worthATrip = 16
+	longTrip   = 2 * time.Millisecond
 )
 
 // A group is the group commit of Enqueue: what callers of this process ask for while a call is under way goes into the
@@ -23,7 +27,9 @@ type group struct {
 	store *lease.Store
 
 	mu      sync.Mutex
-	flying  int       // calls under way
+	flying  int         // calls under way
+	late    *time.Timer // runs while some wait who have no call yet
+	timing  bool
 	crowded bool      // the last call had company
 	waiting []*member // in the order in which they came
 	bytes   int       // of their records
@@ -36,6 +42,8 @@ type group struct {
 func newGroup(store *lease.Store) *group {
 	g := &group{store: store}
 	g.closing, g.end = context.WithCancel(context.Background())
+	g.late = time.AfterFunc(time.Hour, g.overdue)
+	g.late.Stop()
 	return g
 }
 
@@ -88,6 +96,7 @@ func (g *group) close() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.closed = true
+	g.late.Stop()
 	g.end()
 	for _, m := range g.waiting {
 		if !m.left {
@@ -127,11 +136,38 @@ func (g *group) landed() {
 
 // launch sends what waits, if it may go now. The caller holds the lock.
 func (g *group) launch() {
-	if len(g.waiting) == 0 || g.flying >= usualTrips && (g.flying == mostTrips || !g.full()) {
-		return
+	switch {
+	case g.mayGo(g.flying):
+		g.flying++
+		g.flights.Go(g.fly)
+	case len(g.waiting) > 0 && !g.timing:
+		g.timing = true
+		g.late.Reset(longTrip)
 	}
-	g.flying++
-	g.flights.Go(g.fly)
+}
+
+// mayGo reports whether what waits may go beside so many other calls. The caller holds the lock.
+func (g *group) mayGo(others int) bool {
+	switch n := len(g.waiting); {
+	case others == 0:
+		return n > 0
+	case others < usualTrips:
+		return n >= worthATrip || g.full()
+	default:
+		return others < mostTrips && g.full()
+	}
+}
+
+// overdue sends those who have waited for a call that takes long.
+func (g *group) overdue() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.timing = false
+	if len(g.waiting) > 0 && g.flying < usualTrips {
+		g.flying++
+		g.flights.Go(g.fly)
+	}
+	g.launch()
 }
 
 func (g *group) full() bool {
@@ -165,30 +201,41 @@ func (g *group) board() *trip {
 	return t
 }
 
-// fly sends those who wait. Callers who come back from the call before are let in first, which takes no time where
-// there are none.
+// fly sends those who wait, and goes on with those who have come meanwhile. Callers who come back from the call before
+// are let in first, which takes no time where there are none.
 func (g *group) fly() {
+	for t := g.depart(false); t != nil; t = g.depart(true) {
+		items := make([]lease.Item, len(t.members))
+		for i, m := range t.members {
+			items[i] = m.item
+		}
+		results, err := g.store.EnqueueEach(t.ctx, items)
+		t.cancel()
+		for i, m := range t.members {
+			m.made = oneOf(results, i, err)
+			close(m.done)
+		}
+	}
+}
+
+// depart begins a call, or another one of the same goroutine, where one may go. Else, with nil, it is one less that flies.
+func (g *group) depart(again bool) *trip {
 	runtime.Gosched()
 	g.mu.Lock()
-	t := g.board()
-	g.crowded = len(t.members) > 1
-	g.launch() // the next one, if it is full too
-	g.mu.Unlock()
-	defer t.cancel()
-	if len(t.members) == 0 { // all of them have left
-		g.landed()
-		return
+	defer g.mu.Unlock()
+	for !again || g.mayGo(g.flying-1) {
+		again = true
+		if t := g.board(); len(t.members) > 0 {
+			g.crowded = len(t.members) > 1
+			g.launch() // the next one, if it is full too
+			return t
+		} else { // all of them have left
+			t.cancel()
+		}
 	}
-	items := make([]lease.Item, len(t.members))
-	for i, m := range t.members {
-		items[i] = m.item
-	}
-	results, err := g.store.EnqueueEach(t.ctx, items)
-	g.landed() // before the callers come back: those who wait already go first
-	for i, m := range t.members {
-		m.made = oneOf(results, i, err)
-		close(m.done)
-	}
+	g.flying--
+	g.launch()
+	return nil
 }
 
 // leave is for a caller whose context ended. Its job stays in a call that was sent; one that was not never will be.

@@ -104,15 +104,32 @@ var creators = []string{"enqueue", "import"}
 func (s *luaScript) checkFirstWrite() []string {
 	switch {
 	case slices.Contains(creators, s.header.Name):
-		if len(s.writes) == 0 || s.writes[0].command() != "HSET" || textOf(s.writes[0].args[1]) != "jobs" {
-			return []string{"the first write is not the HSET of jobs, which must be refused where memory is full"}
-		}
-		return nil
+		return s.checkCreator()
 	case len(s.writes) == 0:
 		return nil
 	}
 	if got := s.text(s.head(), 8); got != firstWrite {
 		return []string{fmt.Sprintf("after its first line it has `%s`: want `%s`", got, firstWrite)}
+	}
+	return nil
+}
+
+// checkCreator requires that the HSET of jobs is the first write of the script, and of each function of its own that writes:
+// by itself, or in the function that is called first.
+func (s *luaScript) checkCreator() []string {
+	creates := map[string]bool{} // functions of the script that begin with it
+	first := func(writes []luaCall) bool {
+		return len(writes) > 0 &&
+			(writes[0].command() == "HSET" && textOf(writes[0].args[1]) == "jobs" || creates[writes[0].function])
+	}
+	ok := true
+	for _, def := range findDefinitions(s.tokens) { // a function is defined before it is called
+		writes := slices.DeleteFunc(findCalls(s.tokens[def.start:def.end]), func(c luaCall) bool { return !c.writes(s.known) })
+		creates[def.name] = first(writes)
+		ok = ok && (len(writes) == 0 || creates[def.name])
+	}
+	if !ok || !first(s.writes) {
+		return []string{"the first write is not the HSET of jobs, which must be refused where memory is full"}
 	}
 	return nil
 }

@@ -63,6 +63,7 @@ local function size(hash) return call('HLEN', hash) end
 const (
 	writerHead   = "-- w: writes\n-- KEYS: sessions due dead\n-- ARGV: n\n-- ANSWER: OK\nlocal sessions, due, dead = unpack(KEYS)\n"
 	numberedHead = "-- s: writes\n-- KEYS: sessions due dead\n-- ARGV: session number n\n-- ANSWER: OK\nlocal sessions, due, dead = unpack(KEYS)\n"
+	creatorHead  = "-- enqueue: makes jobs\n-- KEYS: sessions jobs due\n-- ARGV: session number\n-- ANSWER: OK\nlocal sessions, jobs, due = unpack(KEYS)\n" + check
 	hdel         = "call('HDEL', sessions, '')\n"
 	check        = "local answer = session_check(sessions, ARGV[1], ARGV[2])\nif answer then\n  return answer\nend\n"
 	store        = "session_store(sessions, ARGV[1], ARGV[2], now_us(), 'x')\nreturn {'OK'}\n"
@@ -95,8 +96,9 @@ func TestSoundScriptsBreakNoRule(t *testing.T) {
 		writerHead + hdel + "local function drop(key)\n  call('DEL', key)\nend\ndrop(due)\n",
 		numberedHead + hdel + check + "call('ZADD', due, 1, 'a')\nif ARGV[3] then\n  " + store + "end\nlocal n = 1\n" +
 			"session_store(sessions, ARGV[1], ARGV[2], n, '')\nreturn {'OK'}\n",
-		"-- enqueue: makes jobs\n-- KEYS: sessions jobs due\n-- ARGV: session number\n-- ANSWER: OK\nlocal sessions, jobs, due = unpack(KEYS)\n" + check +
+		creatorHead +
 			"if ARGV[3] then\n  call('HSET', jobs, 'a', 'b')\n  call('ZADD', due, 1, 'a')\nend\n" + store,
+		creatorHead + "local function f()\n  call('HSET', jobs, 'a', 'b')\nend\nlocal function g()\n  f()\n  call('ZADD', due, 1, 'a')\nend\ng()\n" + store,
 	} {
 		require.Empty(t, broken(t, text), text)
 	}
@@ -132,9 +134,11 @@ func TestBrokenRulesOfScriptsAreFound(t *testing.T) {
 		{numberedHead + hdel + check + strings.Replace(store, "return", "call('ZADD', due, 1, 'a')\nreturn", 1), "ZADD is the last write"},
 		{numberedHead + hdel + check + "if ARGV[3] then\n  " + store + "end\n", "does not end with a return"},
 		{
-			"-- enqueue: makes jobs\n-- KEYS: sessions jobs due\n-- ARGV: session number\n-- ANSWER: OK\nlocal sessions, jobs, due = unpack(KEYS)\n" + check +
+			creatorHead +
 				"call('ZADD', due, 1, 'a')\ncall('HSET', jobs, 'a', 'b')\n" + store, "the first write is not the HSET of jobs",
 		},
+		{creatorHead + "local function f()\n  call('ZADD', due, 1, 'a')\n  call('HSET', jobs, 'a', 'b')\nend\nf()\n" + store, "the first write is not the HSET of jobs"},
+		{creatorHead + "local function f()\n  call('HSET', jobs, 'a', 'b')\nend\ncall('ZADD', due, 1, 'a')\nf()\n" + store, "the first write is not the HSET of jobs"},
 	} {
 		require.Contains(t, strings.Join(broken(t, c.text), "\n"), c.want, c.text)
 	}

@@ -28,7 +28,7 @@ var Processes = []Mutant{
 	{"fences follow the clock", swap(claim, "first = math.max(now, next_fence)", "first = next_fence"), Calls},
 	{"fences grow though the clock does not", swap(claim, "first = math.max(now, next_fence)", "first = now"), Named("lease", "TestFencesHaveSixteenDigitsAndGrowStrictly")},
 	{"a lease is never shorter than promised (rounding up)", swap(claim, "int(ceil_ms + lease)", "int(floor_ms + lease)"), Calls},
-	{"a delay is never shorter than asked (rounding up)", swap(enqueue, "at = ceil_ms + tonumber(when)", "at = floor_ms + tonumber(when)"), Named("internal/cases", "TestS64_StoredTimesAreRoundedUpNeverDown")},
+	{"a delay is never shorter than asked (rounding up)", swap(enqueue, "return ceil_ms + tonumber(when)", "return floor_ms + tonumber(when)"), Named("internal/cases", "TestS64_StoredTimesAreRoundedUpNeverDown")},
 	{"what a claim brought to a caller that left is sealed", swap("internal/script/flight.go", "if pending == 0 && !f.sealUnseen() {", "if pending == 0 {"), Named("lease", "TestACallerThatLeavesDuringAClaimGivesTheJobsBack")},
 	{"the client does not repeat scripts by itself", swap("internal/script/send.go", "NoRetry() bool { return true }", "NoRetry() bool { return false }"), Named("internal/script", "TestTheClientDoesNotRepeatAScriptByItself")},
 	{"sweepers sleep for a quarter of a lease at most", swap("lease/sweeper.go", "wait := min(got.Lease/4, maxPause)", "wait := got.Lease"), Named("lease", "TestHowLongASweeperSleeps")},

@@ -3,8 +3,9 @@
 -- What holds where nothing was published.
 local DEFAULT_LEASE_MS = 15000
 local DEFAULT_RATE_INTERVAL_MS = 1000
+local DEFAULT_MAX_DELAY_MS = 604800000
 local DEFAULTS = {
-  lease_ms = DEFAULT_LEASE_MS, max_retries = 20, max_expiries = 5, expiry_backoff_base_ms = 0, expiry_backoff_cap_ms = 0, max_delay_ms = 604800000,
+  lease_ms = DEFAULT_LEASE_MS, max_retries = 20, max_expiries = 5, expiry_backoff_base_ms = 0, expiry_backoff_cap_ms = 0, max_delay_ms = DEFAULT_MAX_DELAY_MS,
   rate_interval_ms = DEFAULT_RATE_INTERVAL_MS,
 }
 
