@@ -19,8 +19,9 @@ type dispatcher struct {
 	pending []*work            // over, to be settled
 	taken   []*work            // as last found in the inbox
 
-	flying    int // round trips under way
-	asked     int // how many jobs they claim
+	flying    int         // round trips under way
+	asked     int         // how many jobs they claim
+	trips     chan func() // to those who make them; never blocks, since they are as many
 	landed    chan flight
 	flights   context.Context // ends when nothing may be waited for any more
 	endFlight context.CancelFunc
@@ -69,7 +70,7 @@ const (
 
 func (r *run) dispatch(ctx context.Context) error {
 	r.free, r.held = r.capacity(), map[*work]struct{}{}
-	r.landed = make(chan flight, mostFlights)
+	defer r.hire()()
 	r.flights, r.endFlight = context.WithCancel(context.Background())
 	defer func() { r.endFlight() }()
 	r.claimable, r.wait = true, firstPause

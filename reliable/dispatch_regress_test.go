@@ -26,7 +26,7 @@ func idleRun(t *testing.T, rdb redis.UniversalClient, o *ConsumerOptions) *run {
 	r, err := newRun(c)
 	require.NoError(t, err)
 	r.free, r.held, r.wait = c.opts.Concurrency, map[*work]struct{}{}, firstPause
-	r.landed = make(chan flight, 1)
+	t.Cleanup(r.hire())
 	r.flights, r.endFlight = context.WithCancel(context.Background())
 	r.due, r.pause, r.silence = stoppedTimer(), stoppedTimer(), stoppedTimer()
 	t.Cleanup(func() {

@@ -78,11 +78,25 @@ func (r *run) fly(sent []*work, n int, slots *grant) {
 		verdicts[i] = w.verdict
 	}
 	ctx, cancel := r.patience(sent)
-	go func() {
+	r.trips <- func() {
 		defer cancel()
 		f.done, f.settleErr, f.claimed, f.claimErr = r.store.Exchange(ctx, verdicts, n, nil)
 		r.landed <- f
-	}()
+	}
+}
+
+// hire starts the goroutines that make round trips, as many as may be under way; dismiss ends them. A goroutine for each
+// round trip would begin with a small stack, which the client's calls make it grow each time.
+func (r *run) hire() (dismiss func()) {
+	r.landed, r.trips = make(chan flight, mostFlights), make(chan func(), mostFlights)
+	for range mostFlights {
+		go func(trips <-chan func()) {
+			for trip := range trips {
+				trip()
+			}
+		}(r.trips)
+	}
+	return func() { close(r.trips) }
 }
 
 // land takes a round trip out of the count.
