@@ -28,11 +28,11 @@ type group struct {
 
 	mu      sync.Mutex
 	flying  int         // calls under way
-	late    *time.Timer // runs while some wait who have no call yet
-	timing  bool
-	crowded bool      // the last call had company
-	waiting []*member // in the order in which they came
-	bytes   int       // of their records
+	late    *time.Timer // for those who wait beside one call
+	timing  bool        // it runs
+	crowded bool        // the last call had company
+	waiting []*member   // in the order in which they came
+	bytes   int         // of their records
 	closed  bool
 	closing context.Context // ends with close
 	end     context.CancelFunc
@@ -140,7 +140,7 @@ func (g *group) launch() {
 	case g.mayGo(g.flying):
 		g.flying++
 		g.flights.Go(g.fly)
-	case len(g.waiting) > 0 && !g.timing:
+	case len(g.waiting) > 0 && g.flying < usualTrips && !g.timing:
 		g.timing = true
 		g.late.Reset(longTrip)
 	}
@@ -167,7 +167,6 @@ func (g *group) overdue() {
 		g.flying++
 		g.flights.Go(g.fly)
 	}
-	g.launch()
 }
 
 func (g *group) full() bool {
@@ -225,13 +224,13 @@ func (g *group) depart(again bool) *trip {
 	defer g.mu.Unlock()
 	for !again || g.mayGo(g.flying-1) {
 		again = true
-		if t := g.board(); len(t.members) > 0 {
+		t := g.board()
+		if len(t.members) > 0 {
 			g.crowded = len(t.members) > 1
 			g.launch() // the next one, if it is full too
 			return t
-		} else { // all of them have left
-			t.cancel()
 		}
+		t.cancel() // all of them have left
 	}
 	g.flying--
 	g.launch()
