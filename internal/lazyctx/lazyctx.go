@@ -68,7 +68,7 @@ func (c *Context) ended() error {
 	if c.parent != nil {
 		c.cause = c.parent.Cause()
 	}
-	if c.cause == nil && !c.at.IsZero() && !time.Now().Before(c.at) {
+	if c.cause == nil && !c.at.IsZero() && time.Until(c.at) <= 0 {
 		c.cause = c.reason
 	}
 	return c.cause

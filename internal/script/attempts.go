@@ -97,6 +97,9 @@ func (t *attempts) await(left <-chan struct{}) []*Request {
 // note keeps count of the tries that had no answer in time.
 func (t *attempts) note(requests []*Request) {
 	for _, req := range requests {
+		if req.Err == nil {
+			continue
+		}
 		var network net.Error
 		if errors.As(req.Err, &network) && network.Timeout() || errors.Is(req.Err, redis.ErrPoolTimeout) || errors.Is(req.Err, redis.ErrPoolExhausted) {
 			t.failed++
@@ -115,7 +118,7 @@ func (t *attempts) silent() []*Request {
 	t.failed++
 	out := make([]*Request, len(t.now))
 	for i, req := range t.now {
-		out[i] = &Request{Script: req.Script, Args: req.Args, Err: errSilent}
+		out[i] = &Request{Script: req.Script, Session: req.Session, Number: req.Number, Args: req.Args, Err: errSilent}
 	}
 	return out
 }

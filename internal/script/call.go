@@ -61,7 +61,7 @@ func (c *Call) request(s *Sessions) *Request {
 		c.start()
 	}
 	if c.phase == sealing && c.Claim == 0 {
-		return &Request{Script: sealScript, Args: []any{c.sess.name, c.sess.number}}
+		return &Request{Script: sealScript, Session: c.sess.name, Number: c.sess.number}
 	}
 	args := c.Args
 	if c.Claim > 0 {
@@ -71,7 +71,7 @@ func (c *Call) request(s *Sessions) *Request {
 		}
 		args = c.ClaimArgs(c.sess.seen, c.asked)
 	}
-	return &Request{Script: c.Script, Args: append([]any{c.sess.name, c.sess.number}, args...), Records: c.Records}
+	return &Request{Script: c.Script, Session: c.sess.name, Number: c.sess.number, Args: args, Records: c.Records}
 }
 
 // start gives the call the next number of its session.
@@ -250,8 +250,7 @@ func (c *Call) release(s *Sessions) {
 	if c.sess == nil {
 		return
 	}
-	var odd *ReplyError
-	if errors.As(c.Err, &odd) {
+	if _, odd := errors.AsType[*ReplyError](c.Err); odd {
 		return // a server that answers so is not to be trusted with this session
 	}
 	if c.Claim > 0 && c.Err == nil {

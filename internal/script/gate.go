@@ -67,6 +67,6 @@ func (g *gate) leave(now time.Time, err error) {
 func (g *gate) jittered() time.Duration { return g.wait - rand.N(g.wait/4+1) }
 
 func isDial(err error) bool {
-	var op *net.OpError
-	return errors.As(err, &op) && op.Op == "dial"
+	op, ok := errors.AsType[*net.OpError](err)
+	return ok && op.Op == "dial"
 }

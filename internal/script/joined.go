@@ -77,14 +77,12 @@ func together(requests []*Request) *Request {
 	if a.Script.joined == nil || a.Script.partner != b.Script || len(a.Args)+len(b.Args) > mostJoined {
 		return nil
 	}
-	args := make([]any, 0, len(a.Args)+len(b.Args))
-	return &Request{Script: a.Script.joined, Args: append(append(args, a.Args...), b.Args...), Records: a.Records}
+	return &Request{Script: a.Script.joined, Session: a.Session, Number: a.Number, Args: a.Args, Records: a.Records, then: b}
 }
 
 // apart gives the two requests what came of the joined one; false means that they must be sent alone.
 func (q *Request) apart(requests []*Request) bool {
-	var odd *ReplyError
-	if errors.As(q.Err, &odd) {
+	if _, odd := errors.AsType[*ReplyError](q.Err); odd {
 		return false
 	}
 	if what, _ := classify(q.Err); what == refused {

@@ -155,12 +155,14 @@ func (l *Link) use(ctx context.Context, by way, call func(redis.UniversalClient)
 	g := l.gateFor(most)
 	if g != nil {
 		probe, err := g.enter(time.Now())
-		idle := most == 0 && l.hasIdle()
-		switch {
-		case err != nil && !idle:
-			return err
-		case probe && g == &l.both && !idle && l.probes.Add(1)%probesOfOurs != 0:
-			most = spareConnections // whose dials are not repeated by the client
+		if err != nil || probe {
+			idle := most == 0 && l.hasIdle()
+			switch {
+			case err != nil && !idle:
+				return err
+			case probe && g == &l.both && !idle && l.probes.Add(1)%probesOfOurs != 0:
+				most = spareConnections // whose dials are not repeated by the client
+			}
 		}
 	}
 	most = max(most, by.most)

@@ -3,6 +3,7 @@ package script
 import (
 	"context"
 	"math/rand/v2"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -13,19 +14,43 @@ import (
 // A Request is one script call: filled in by the caller, answered by Send.
 type Request struct {
 	Script  *Script
+	Session string // of a numbered call; "" where Args begin with session and number, or there are none
+	Number  uint64
 	Args    []any
 	Records []string // whole keys of idempotency records, after the fixed ones: KEYS[n+1] … where the header allows them
 
 	Reply  []any     // the answer, always an array
 	Err    error     // why there is none, as the client gave it
 	SentAt time.Time // just before the try that was answered, or failed
+
+	then *Request // what a joined script is to do behind this one
+}
+
+// appendArgs appends what a script has in ARGV.
+func (q *Request) appendArgs(args []any) []any {
+	for ; q != nil; q = q.then {
+		if q.Session != "" {
+			args = append(args, q.Session, q.Number)
+		}
+		args = append(args, q.Args...)
+	}
+	return args
+}
+
+// width is at least how many arguments these are.
+func (q *Request) width() (n int) {
+	for ; q != nil; q = q.then {
+		n += 2 + len(q.Args)
+	}
+	return n
 }
 
 // A Runner sends scripts over the keys of one partition. It is safe for concurrent use.
 type Runner struct {
-	link *Link
-	mine bool // the link is of this Runner alone
-	keys *keys.Partition
+	link  *Link
+	mine  bool // the link is of this Runner alone
+	keys  *keys.Partition
+	fixed sync.Map // *Script: []any, its digest and keys as arguments
 }
 
 // NewRunner does no I/O.
@@ -60,22 +85,34 @@ func (o once) Clone() redis.Cmder {
 	return once{clone}
 }
 
-func (r *Runner) command(ctx context.Context, req *Request, whole bool) once {
-	s := req.Script
-	args := make([]any, 0, 3+len(s.Keys)+len(req.Records)+len(req.Args))
-	if whole {
-		args = append(args, "eval", s.source)
-	} else {
-		args = append(args, "evalsha", s.sha)
+// fixedOf is a script's digest and keys, made into arguments once.
+func (r *Runner) fixedOf(s *Script) []any {
+	if known, ok := r.fixed.Load(s); ok {
+		return known.([]any)
 	}
-	args = append(args, len(s.Keys)+len(req.Records))
+	args := []any{s.sha}
 	for _, name := range s.Keys {
 		args = append(args, r.keys.Key(name))
 	}
+	r.fixed.Store(s, args)
+	return args
+}
+
+func (r *Runner) command(ctx context.Context, req *Request, whole bool) once {
+	s := req.Script
+	fixed := r.fixedOf(s)
+	args := make([]any, 0, 2+len(fixed)+len(req.Records)+req.width())
+	if whole {
+		args = append(args, "eval", s.source)
+	} else {
+		args = append(args, "evalsha", fixed[0])
+	}
+	args = append(args, len(s.Keys)+len(req.Records))
+	args = append(args, fixed[1:]...)
 	for _, key := range req.Records {
 		args = append(args, key)
 	}
-	cmd := redis.NewCmd(ctx, append(args, req.Args...)...)
+	cmd := redis.NewCmd(ctx, req.appendArgs(args)...)
 	cmd.SetFirstKeyPos(3)
 	return once{cmd}
 }
@@ -122,7 +159,7 @@ func (r *Runner) sendWhole(ctx context.Context, rdb redis.UniversalClient, reque
 	r.send(ctx, rdb, false, requests)
 	var missing []*Request
 	for _, req := range requests {
-		if redis.HasErrorPrefix(req.Err, "NOSCRIPT") {
+		if req.Err != nil && redis.HasErrorPrefix(req.Err, "NOSCRIPT") {
 			missing = append(missing, req)
 		}
 	}
