@@ -53,6 +53,9 @@ type Claimed struct {
 type ClaimOptions struct {
 	Lease time.Duration // longer than the published one; default the published one
 	Bytes int           // of records in the answer; default and maximum 4 MiB
+
+	// Room is where Claimed.Jobs are written, if they fit its capacity; what it held is lost. Default: where there is room.
+	Room []Lease
 }
 
 // Claim leases up to n due jobs (1–1,000), the lowest due times first. Fewer may come though more are due, where their
@@ -242,8 +245,11 @@ func claimed(call *script.Call, o *ClaimOptions) (Claimed, error) {
 	length, next, missing, now := reply[1].(int64), reply[2].(int64), reply[6].(int64), reply[7].(int64)
 	out := Claimed{
 		Length: millis(length), NextDue: millis(next), Held: reply[3].(string), Missing: int(missing), At: call.SentAt,
-		Jobs: make([]Lease, n),
 	}
+	if o != nil {
+		out.Jobs = o.Room[:0]
+	}
+	out.Jobs = slices.Grow(out.Jobs, int(n))[:n]
 	tokens := newTokens(first, len(out.Jobs), call)
 	heads := headsOf(reply, len(out.Jobs))
 	for i := range out.Jobs {

@@ -85,13 +85,15 @@ func enqueueArgs(items []Item) ([]any, error) {
 	const head = 5
 	largest, largestHeaders := 0, 0
 	args := make([]any, head, head+4*len(items))
+	texts := make([]itemTexts, len(items)) // pointers to these are cheaper than copies in each argument
 	for i := range items {
-		item := &items[i]
+		item, text := &items[i], &texts[i]
 		if err := item.check(); err != nil {
 			return nil, err
 		}
 		largest, largestHeaders = max(largest, item.Size), max(largestHeaders, item.HeaderSize)
-		args = append(args, item.ID, item.when(), item.Record, item.own())
+		*text = itemTexts{id: item.ID, when: item.when(), record: item.Record}
+		args = append(args, &text.id, &text.when, &text.record, item.own())
 	}
 	args[0], args[1] = largest, sizes(items, func(item *Item) int { return item.Size })
 	args[2], args[3] = largestHeaders, ""
@@ -101,6 +103,18 @@ func enqueueArgs(items []Item) ([]any, error) {
 	args[4] = modes(items)
 	return args, nil
 }
+
+// itemTexts are what a call keeps of an item, which its caller may change afterwards while the call is still repeated.
+type itemTexts struct {
+	id, when string
+	record   recordText
+}
+
+// A recordText is an argument by its address.
+type recordText []byte
+
+// MarshalBinary is how the client asks for an argument's bytes.
+func (r *recordText) MarshalBinary() ([]byte, error) { return *r, nil }
 
 // modes has a letter for each item, and is empty where none replaces.
 func modes(items []Item) string {

@@ -195,7 +195,7 @@ func (h *Hold) State() HoldState {
 func (h *Hold) Startable() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.state == HoldCurrent && time.Now().Before(h.deadline)
+	return h.state == HoldCurrent && time.Until(h.deadline) > 0
 }
 
 // Cancel ends the job's context with a cause; the lease is still looked after.

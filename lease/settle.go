@@ -30,12 +30,12 @@ var opNames = [256]any{Ack: "a", Nack: "n", Release: "r", Bury: "b"}
 // A Verdict ends one lease.
 type Verdict struct {
 	Op    Op
+	Newer bool // Release: counts it as a record that a newer version wrote
 	ID    string
 	Token string
 
 	Delay  time.Duration // Nack, Release: from Redis' now, rounded up to milliseconds; 0 is due at once
 	KeepAt string        // Release: put back at its old due time instead; see KeepDue
-	Newer  bool          // Release: counts it as a record that a newer version wrote
 	Reason string        // Nack, Bury: one line of valid UTF-8, at most 512 bytes
 	Class  Class         // Nack, Bury: why the job is dead if this ends it; may be left out
 	Stack  string        // Nack, Bury: kept only if the job goes to dead, at most 4 KiB

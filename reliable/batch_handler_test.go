@@ -29,7 +29,7 @@ func batchMux(t *testing.T, n int, fn lineBatch, o *BatchOptions) *Mux {
 }
 
 func lineJob(n int) *Job {
-	return &Job{ID: fmt.Sprint(n), Kind: "line", Payload: fmt.Appendf(nil, `{"N":%d}`, n), codec: JSON}
+	return &Job{ID: fmt.Sprint(n), Kind: "line", Payload: fmt.Appendf(nil, `{"N":%d}`, n)}
 }
 
 // handleAll handles n jobs at once, and returns what each returned.

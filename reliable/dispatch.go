@@ -19,8 +19,10 @@ type dispatcher struct {
 	pending []*work            // over, to be settled
 	taken   []*work            // as last found in the inbox
 
-	flying    int         // round trips under way
-	asked     int         // how many jobs they claim
+	flying    int // round trips under way
+	asked     int // how many jobs they claim
+	verdicts  spares[lease.Verdict]
+	rooms     spares[lease.Lease]
 	trips     chan func() // to those who make them; never blocks, since they are as many
 	landed    chan flight
 	flights   context.Context // ends when nothing may be waited for any more
@@ -55,6 +57,7 @@ type flight struct {
 	number    int    // of its claim
 	slots     *grant // that it holds, where they are shared
 	sent      []*work
+	verdicts  []lease.Verdict // of those
 	done      []lease.Settled
 	settleErr error
 	asked     int
@@ -189,26 +192,25 @@ func (r *run) payDebt() {
 
 // digestSettles notes what became of verdicts. One that was not answered is sent again, for up to ten minutes.
 func (r *run) digestSettles(f flight) error {
-	var unknown *UnknownError
-	maybe := errors.Is(f.settleErr, ErrNeverKnown) || errors.As(f.settleErr, &unknown)
+	maybe := errors.Is(f.settleErr, ErrNeverKnown) || isUnknown(f.settleErr)
 	for i, w := range f.sent {
 		w.maybe = w.maybe || maybe && i >= len(f.done)
 		if i < len(f.done) {
-			w.maybe = w.maybe || errors.As(f.done[i].Err, &unknown)
+			w.maybe = w.maybe || isUnknown(f.done[i].Err)
 			if errors.Is(f.done[i].Err, lease.ErrRecord) { // the job is held on
 				w.err = nil
 				w.fix(verdict{op: opNack, err: fmt.Errorf("%w: %w", idempotency.ErrNotOwner, f.done[i].Err)})
 				r.pending = append(r.pending, w)
 				continue
 			}
-			if !errors.As(f.done[i].Err, &unknown) {
+			if !isUnknown(f.done[i].Err) {
 				r.forget(w)
 				r.after.count(r.stopping, w, f.done[i])
 				r.settled(w, f.done[i])
 				continue
 			}
 		}
-		if time.Since(w.over) >= settleFor {
+		if time.Since(processStart)-w.over >= settleFor {
 			r.forget(w)
 			r.failed(w.job.ID, fmt.Errorf("job %s was not settled within %v: its lease runs out: %w", w.job.ID, settleFor, f.settleErr))
 			continue
@@ -216,6 +218,11 @@ func (r *run) digestSettles(f flight) error {
 		r.pending = append(r.pending, w)
 	}
 	return f.settleErr
+}
+
+func isUnknown(err error) bool {
+	_, unknown := errors.AsType[*UnknownError](err)
+	return unknown
 }
 
 func (r *run) digestClaim(f flight) error {
@@ -234,6 +241,7 @@ func (r *run) digestClaim(f flight) error {
 	for i := range f.claimed.Jobs {
 		r.take(&f.claimed.Jobs[i])
 	}
+	r.rooms.put(f.claimed.Jobs)
 	return nil
 }
 

@@ -104,7 +104,7 @@ func TestAVerdictIsGivenUpAfterTenMinutesThoughRedisIsSilent(t *testing.T) {
 	r := idleRun(t, rdb, &ConsumerOptions{Hooks: &Hooks{OnError: func(_ context.Context, e Event) { told <- e }}})
 	w := r.heldWork(t, "a", time.Minute)
 	w.end(verdict{op: opAck})
-	w.over = w.over.Add(-settleFor + 100*time.Millisecond)
+	w.over -= settleFor - 100*time.Millisecond
 	r.fly([]*work{w}, 0, nil)
 	select {
 	case f := <-r.landed:

@@ -214,7 +214,7 @@ var errNobodys = errors.New("the job was made by hand, and is held by nobody: wa
 
 // asHeld tells a guard of the job's lease.
 func (j *Job) asHeld() *idempotency.Held {
-	return &idempotency.Held{ID: j.ID, Token: j.lease.Token, Deadline: j.Deadline()}
+	return &idempotency.Held{ID: j.ID, Token: j.token, Deadline: j.Deadline()}
 }
 
 // beginCarried begins an effect whose record is to ride on the lease.

@@ -85,6 +85,9 @@ type Enqueued struct {
 // outcome is what its caller is told of an item.
 func (item *Item) outcome(id string, made lease.Made) Enqueued {
 	out := Enqueued{ID: id, Replaced: made.Replaced, Err: made.Err}
+	if made.Err == nil {
+		return out
+	}
 	var duplicate *DuplicateError
 	if errors.As(made.Err, &duplicate) {
 		out.Found = duplicate.Place
@@ -152,7 +155,7 @@ func (q *Queue) Enqueue(ctx context.Context, item Item) (Enqueued, error) {
 // and the items of later batches have an Err that is [ErrNeverRan]. The results hold IDs of items that failed too.
 func (q *Queue) EnqueueMany(ctx context.Context, items []Item) (results []Enqueued, err error) {
 	results = make([]Enqueued, len(items))
-	batch := enqueueBatch{q: q, asked: items, results: results}
+	batch := enqueueBatch{q: q, asked: items, results: results, items: make([]lease.Item, 0, min(len(items), lease.DefaultBatch))}
 	now := time.Now()
 	for i := range items {
 		one, problem := q.prepare(&items[i], now)
@@ -206,7 +209,10 @@ func (b *enqueueBatch) send(ctx context.Context) error {
 	for n, i := range b.index {
 		b.results[i] = b.asked[i].outcome(b.items[n].ID, oneOf(answers, n, err))
 	}
-	b.items, b.index, b.bytes = nil, nil, 0
+	if err != nil {
+		b.items = nil // whoever resolves an unknown outcome still reads them
+	}
+	b.items, b.index, b.bytes = b.items[:0], b.index[:0], 0
 	return err
 }
 
@@ -214,7 +220,7 @@ func (b *enqueueBatch) skip(cause error) {
 	for _, i := range b.index {
 		b.results[i].Err = fmt.Errorf("%w: %w", ErrNeverRan, cause)
 	}
-	b.items, b.index, b.bytes = nil, nil, 0
+	b.items, b.index, b.bytes = b.items[:0], b.index[:0], 0
 }
 
 // prepare checks an item and makes its record.
@@ -242,8 +248,11 @@ func (q *Queue) prepare(item *Item, now time.Time) (lease.Item, error) {
 	if item.Delay > maxAhead || item.At.After(now.Add(maxAhead)) {
 		errs = append(errs, fmt.Errorf("Delay is %v, At is %v: want at most 100 years from now", item.Delay, item.At))
 	}
-	errs = append(errs, item.checkDeadline())
-	errs = append(errs, checkLimit("MaxRetries", item.MaxRetries), checkLimit("MaxExpiries", item.MaxExpiries))
+	for _, err := range [...]error{item.checkDeadline(), checkLimit("MaxRetries", item.MaxRetries), checkLimit("MaxExpiries", item.MaxExpiries)} {
+		if err != nil {
+			errs = append(errs, err)
+		}
+	}
 	envelope := wire.Envelope{Kind: item.Kind, Payload: item.Payload, EnqueuedAt: now}
 	if err := checkHeaders(item.Headers); err != nil {
 		errs = append(errs, err)
@@ -251,8 +260,11 @@ func (q *Queue) prepare(item *Item, now time.Time) (lease.Item, error) {
 		envelope.Headers = item.Headers
 	}
 	record, err := wire.Append(make([]byte, 0, len(item.Payload)+len(item.Kind)+32), &envelope)
-	if err := errors.Join(append(errs, err)...); err != nil {
-		return out, fmt.Errorf("enqueue %s: %w", reasonText(out.ID, 64), err)
+	if err != nil {
+		errs = append(errs, err)
+	}
+	if len(errs) > 0 {
+		return out, fmt.Errorf("enqueue %s: %w", reasonText(out.ID, 64), errors.Join(errs...))
 	}
 	out.Record = record
 	return out, nil

@@ -1,6 +1,7 @@
 package reliable
 
 import (
+	"cmp"
 	"context"
 	"math"
 	"slices"
@@ -72,16 +73,35 @@ func (r *run) fly(sent []*work, n int, slots *grant) {
 	if n > 0 {
 		r.claimed++
 	}
-	f := flight{number: r.claimed, sent: sent, asked: n, slots: slots}
-	verdicts := make([]lease.Verdict, len(sent))
-	for i, w := range sent {
-		verdicts[i] = w.verdict
+	f := flight{number: r.claimed, sent: sent, verdicts: r.verdicts.take(), asked: n, slots: slots}
+	for _, w := range sent {
+		f.verdicts = append(f.verdicts, w.verdict)
 	}
+	options := &lease.ClaimOptions{Room: r.rooms.take()}
 	ctx, cancel := r.patience(sent)
 	r.trips <- func() {
 		defer cancel()
-		f.done, f.settleErr, f.claimed, f.claimErr = r.store.Exchange(ctx, verdicts, n, nil)
+		f.done, f.settleErr, f.claimed, f.claimErr = r.store.Exchange(ctx, f.verdicts, n, options)
 		r.landed <- f
+	}
+}
+
+// spares are lists that one round trip has used, for another one.
+type spares[T any] [][]T
+
+// take returns an empty list, with room if there is a spare one.
+func (s *spares[T]) take() (list []T) {
+	if n := len(*s); n > 0 {
+		list, *s = (*s)[n-1], (*s)[:n-1]
+	}
+	return list
+}
+
+// put keeps a list's room, unless there is none.
+func (s *spares[T]) put(list []T) {
+	if cap(list) > 0 && len(*s) < mostFlights {
+		clear(list)
+		*s = append(*s, list[:0])
 	}
 }
 
@@ -103,6 +123,9 @@ func (r *run) hire() (dismiss func()) {
 func (r *run) land(f flight) {
 	r.flying--
 	r.asked -= f.asked
+	if f.settleErr == nil { // else whoever resolves an unknown outcome still reads them
+		r.verdicts.put(f.verdicts)
+	}
 	r.admit(f)
 }
 
@@ -111,6 +134,6 @@ func (r *run) patience(sent []*work) (context.Context, context.CancelFunc) {
 	if len(sent) == 0 {
 		return r.flights, func() {}
 	}
-	oldest := slices.MinFunc(sent, func(a, b *work) int { return a.over.Compare(b.over) })
-	return context.WithDeadline(r.flights, oldest.over.Add(settleFor))
+	oldest := slices.MinFunc(sent, func(a, b *work) int { return cmp.Compare(a.over, b.over) })
+	return context.WithDeadline(r.flights, processStart.Add(oldest.over+settleFor))
 }

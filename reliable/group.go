@@ -52,8 +52,30 @@ type member struct {
 	item lease.Item
 	trip *trip      // that it went out with; nil: it waits
 	left bool       // its caller left before it was sent: it never will be
-	made lease.Made // valid once done is closed
+	made lease.Made // valid once done has been received from
+
+	// done holds one value once it is over: who receives it, and is not the last to ask, puts it back.
 	done chan struct{}
+}
+
+// members are used again where nobody has left them behind.
+var members = sync.Pool{New: func() any { return &member{done: make(chan struct{}, 1)} }}
+
+// itemLists are used again by one call after the other.
+var itemLists = sync.Pool{New: func() any { return new([]lease.Item) }}
+
+// end is called once for each member.
+func (m *member) end(made lease.Made) {
+	m.made = made
+	m.done <- struct{}{}
+}
+
+// recycle is for the only one who still knows of a member, after its end.
+func (m *member) recycle() lease.Made {
+	made := m.made
+	*m = member{done: m.done}
+	members.Put(m)
+	return made
 }
 
 // A trip is one call for several members. Its context ends when all their callers have left.
@@ -78,14 +100,15 @@ func (g *group) enqueue(ctx context.Context, item *lease.Item) lease.Made {
 		g.landed()
 		return oneOf(results, 0, err)
 	}
-	m := &member{item: *item, done: make(chan struct{})}
+	m := members.Get().(*member)
+	m.item = *item
 	g.waiting = append(g.waiting, m)
 	g.bytes += len(item.Record)
 	g.launch()
 	g.mu.Unlock()
 	select {
 	case <-m.done:
-		return m.made
+		return m.recycle()
 	case <-ctx.Done():
 		return g.leave(ctx, m)
 	}
@@ -100,8 +123,7 @@ func (g *group) close() {
 	g.end()
 	for _, m := range g.waiting {
 		if !m.left {
-			m.made.Err = lease.ErrClosed
-			close(m.done)
+			m.end(lease.Made{Err: lease.ErrClosed})
 		}
 	}
 	g.waiting, g.bytes = nil, 0
@@ -175,7 +197,7 @@ func (g *group) full() bool {
 
 // board takes those who waited longest, as many as one call takes. The caller holds the lock.
 func (g *group) board() *trip {
-	t := &trip{}
+	t := &trip{members: make([]*member, 0, min(len(g.waiting), lease.DefaultBatch))}
 	bytes, taken := 0, 0
 	for _, m := range g.waiting {
 		size := len(m.item.Record)
@@ -203,17 +225,22 @@ func (g *group) board() *trip {
 // fly sends those who wait, and goes on with those who have come meanwhile. Callers who come back from the call before
 // are let in first, which takes no time where there are none.
 func (g *group) fly() {
+	items := itemLists.Get().(*[]lease.Item)
+	defer itemLists.Put(items)
 	for t := g.depart(false); t != nil; t = g.depart(true) {
-		items := make([]lease.Item, len(t.members))
-		for i, m := range t.members {
-			items[i] = m.item
+		for _, m := range t.members {
+			*items = append(*items, m.item)
 		}
-		results, err := g.store.EnqueueEach(t.ctx, items)
+		results, err := g.store.EnqueueEach(t.ctx, *items)
 		t.cancel()
 		for i, m := range t.members {
-			m.made = oneOf(results, i, err)
-			close(m.done)
+			m.end(oneOf(results, i, err))
 		}
+		if err != nil {
+			*items = nil // whoever resolves an unknown outcome still reads them
+		}
+		clear(*items)
+		*items = (*items)[:0]
 	}
 }
 
@@ -243,7 +270,7 @@ func (g *group) leave(ctx context.Context, m *member) lease.Made {
 	defer g.mu.Unlock()
 	select {
 	case <-m.done:
-		return m.made
+		return m.recycle()
 	default:
 	}
 	if m.trip == nil {
@@ -260,6 +287,7 @@ func (g *group) leave(ctx context.Context, m *member) lease.Made {
 func (m *member) resolve(ctx context.Context) error {
 	select {
 	case <-m.done:
+		m.done <- struct{}{}
 	case <-ctx.Done():
 		return ctx.Err()
 	}

@@ -30,21 +30,25 @@ type Job struct {
 	Failures int // how often it was nacked or buried
 	Expiries int // how often a lease on it ran out
 	Redrives int // how often it was put back from dead
-	lease    lease.Lease
-	store    *lease.Store
-	hold     *lease.Hold
-	queue    *Queue
-	backoff  Backoff
-	codec    Codec              // the queue's; nil: JSON
-	guard    *idempotency.Guard // for effects of the job's own
-	carried  carried
-	mu       sync.Mutex
-	settled  bool
-	unsure   *verdict // a settle by hand of which it is not known whether it ran, or that the consumer is to send
-	later    bool     // the job is a handler's: a settle can be left to the consumer
-	decided  bool     // it was
-	refused  error    // what a settle by hand was told: the lease was lost before
-	result   []byte   // for the ack; see SetResult
+
+	token   string // of its lease
+	fence   int64
+	keepAt  string        // what puts it back at its due time
+	late    time.Duration // how long it had been due when it was claimed
+	claimed time.Duration // when that was, after processStart
+	store   *lease.Store
+	hold    *lease.Hold
+	queue   *Queue
+	backoff Backoff
+	guard   *idempotency.Guard // for effects of the job's own
+	carried carried
+	mu      sync.Mutex
+	settled bool
+	later   bool     // the job is a handler's: a settle can be left to the consumer
+	decided bool     // it was
+	unsure  *verdict // a settle by hand of which it is not known whether it ran, or that the consumer is to send
+	refused error    // what a settle by hand was told: the lease was lost before
+	result  []byte   // for the ack; see SetResult
 }
 
 // errNoRecord is the reason of a job whose record was lost, by somebody's hand: a redrive brings back a stand-in.
@@ -68,8 +72,11 @@ func newJob(l *lease.Lease, store *lease.Store, guard *idempotency.Guard, q *Que
 func (j *Job) read(l *lease.Lease, store *lease.Store, guard *idempotency.Guard, q *Queue) error {
 	j.ID, j.DueAt, j.NotAfter, j.Attempt = l.ID, l.Due, l.NotAfter, l.Attempt()
 	j.Failures, j.Expiries, j.Redrives = l.Failures, l.Expiries, l.Redrives
-	j.lease, j.store, j.queue, j.guard = *l, store, q, guard
-	j.backoff, j.codec = q.retryBackoff(), q.opts.Codec
+	var back lease.Verdict
+	back.KeepDue(l)
+	j.token, j.fence, j.keepAt = l.Token, l.Fence, back.KeepAt
+	j.late, j.claimed = l.Late, l.ClaimedAt().Sub(processStart)
+	j.store, j.queue, j.guard, j.backoff = store, q, guard, q.retryBackoff()
 	envelope, err := wire.Decode(l.Record)
 	if err == nil && envelope.Kind == "" {
 		err = errNoRecord
@@ -84,7 +91,7 @@ func (j *Job) read(l *lease.Lease, store *lease.Store, guard *idempotency.Guard,
 // Fence is the number of this lease. It grows with every claim of a partition, also across re-enqueues of an ID,
 // restarts and failovers, unless Redis' clock stepped back by more than the time in between. Use it to fence writes to
 // a database of your own: UPDATE … WHERE last_fence < $fence.
-func (j *Job) Fence() int64 { return j.lease.Fence }
+func (j *Job) Fence() int64 { return j.fence }
 
 // Context ends when the lease does: cause [ErrLost], or [ErrCancelled] where the job was cancelled and the lease is
 // kept alive. It also ends when the job was settled, and, of a job claimed by hand, with cause [ErrClosed] when the Queue
@@ -235,7 +242,7 @@ func (j *Job) settledBefore() error {
 
 // verdict writes a verdict for the store.
 func (j *Job) verdict(v verdict) lease.Verdict {
-	out := lease.Verdict{ID: j.ID, Token: j.lease.Token, Delay: v.delay}
+	out := lease.Verdict{ID: j.ID, Token: j.token, Delay: v.delay}
 	switch v.op {
 	case opAck:
 		out.Op, out.Attached, out.Result = lease.Ack, v.commit, j.given()
@@ -249,7 +256,7 @@ func (j *Job) verdict(v verdict) lease.Verdict {
 		out.Op = lease.Release
 		out.Newer = v.newer
 		if !v.hasDelay {
-			out.KeepDue(&j.lease)
+			out.KeepAt = j.keepAt
 		}
 	case opBury:
 		out.Op, out.Reason, out.Class, out.Stack = lease.Bury, reasonOf(v.err), cmp.Or(v.class, lease.ClassDiscarded), stackOf(v.err)

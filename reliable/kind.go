@@ -63,9 +63,9 @@ func fresh[T any]() (value *T, target any, err error) {
 
 // decodeJob decodes the job's payload with the codec of its queue. The error is a [*BadPayloadError].
 func decodeJob[T any](job *Job) (T, error) {
-	codec := job.codec
-	if codec == nil {
-		codec = JSON
+	codec := Codec(JSON)
+	if job.queue != nil { // else somebody has made it for a test
+		codec = job.queue.opts.Codec
 	}
 	value, target, err := fresh[T]()
 	if err == nil {

@@ -147,7 +147,7 @@ func (upperCodec) Unmarshal(data []byte, v any) error {
 
 func TestPayloadsDecodeWithTheCodecOfTheirQueue(t *testing.T) {
 	t.Parallel()
-	job := &Job{Payload: []byte(`{"ID":"X"}`), codec: upperCodec{}}
+	job := &Job{Payload: []byte(`{"ID":"X"}`), queue: &Queue{opts: QueueOptions{Codec: upperCodec{}}}}
 	got, err := decodeJob[closeOrder](job)
 	require.NoError(t, err)
 	require.Equal(t, "X", got.ID)

@@ -16,19 +16,19 @@ type work struct {
 	own     Job // where the job of a consumer is
 	ctx     lease.LimitedContext
 	job     *Job
+	started atomic.Int64 // when its handler began, in ns of this process' clock; 0: it did not
+	limit   atomic.Int64 // until when it may run, likewise
 	phase   atomic.Int32
-	started atomic.Int64  // when its handler began, in ns of this process' clock; 0: it did not
-	limit   atomic.Int64  // until when it may run, likewise
+	late    bool          // the watch has found it overdue; the dispatcher's
+	silent  bool          // settled by hand, by its handler: there is no verdict to send
+	maybe   bool          // its verdict was sent before, and nobody knows what became of that
 	told    sync.Mutex    // hooks for one job are called one after the other
 	back    bool          // its handler has returned; under told
 	knows   bool          // hooks know that it is overdue; under told
-	late    bool          // the watch has found it overdue; the dispatcher's
 	verdict lease.Verdict // once it is over
-	silent  bool          // settled by hand, by its handler: there is no verdict to send
-	maybe   bool          // its verdict was sent before, and nobody knows what became of that
 	err     error         // what the handler returned
 	run     time.Duration
-	over    time.Time // when the verdict was known
+	over    time.Duration // when the verdict was known, after processStart
 }
 
 // Phases of work. A handler that returns after it was abandoned finds that its verdict is not wanted any more.
@@ -134,7 +134,7 @@ func (w *work) fix(v verdict) {
 		w.err = v.err
 	}
 	w.verdict = w.job.verdict(v)
-	w.over = time.Now()
+	w.over = time.Since(processStart)
 }
 
 // emitFor tells log and hooks about a job.
@@ -147,7 +147,7 @@ func (r *run) emitFor(w *work, name eventName, ran time.Duration, err error, nex
 		RunTime: ran, Err: err, NextRun: next,
 	}
 	if began := w.started.Load(); began != 0 {
-		e.Wait = w.job.lease.Late + processStart.Add(time.Duration(began)).Sub(w.job.lease.ClaimedAt())
+		e.Wait = w.job.late + time.Duration(began) - w.job.claimed
 	}
 	emit(w.job.Context(), r.opts.Logger, r.opts.Hooks, name, e)
 }
