@@ -82,9 +82,9 @@ func enqueueArgs(items []Item) ([]any, error) {
 	if err := checkBatch("enqueue", len(items)); err != nil {
 		return nil, err
 	}
-	const head = 5
+	const head = 7
 	largest, largestHeaders := 0, 0
-	args := make([]any, head, head+4*len(items))
+	args := make([]any, head, head+2*len(items))
 	texts := make([]itemTexts, len(items)) // pointers to these are cheaper than copies in each argument
 	for i := range items {
 		item, text := &items[i], &texts[i]
@@ -92,22 +92,22 @@ func enqueueArgs(items []Item) ([]any, error) {
 			return nil, err
 		}
 		largest, largestHeaders = max(largest, item.Size), max(largestHeaders, item.HeaderSize)
-		*text = itemTexts{id: item.ID, when: item.when(), record: item.Record}
-		args = append(args, &text.id, &text.when, &text.record, item.own())
+		*text = itemTexts{id: item.ID, record: item.Record}
+		args = append(args, &text.id, &text.record)
 	}
 	args[0], args[1] = largest, sizes(items, func(item *Item) int { return item.Size })
 	args[2], args[3] = largestHeaders, ""
 	if largestHeaders > 0 {
 		args[3] = sizes(items, func(item *Item) int { return item.HeaderSize })
 	}
-	args[4] = modes(items)
+	args[4], args[5], args[6] = modes(items), whens(items), owns(items)
 	return args, nil
 }
 
 // itemTexts are what a call keeps of an item, which its caller may change afterwards while the call is still repeated.
 type itemTexts struct {
-	id, when string
-	record   recordText
+	id     string
+	record recordText
 }
 
 // A recordText is an argument by its address.
@@ -129,6 +129,38 @@ func modes(items []Item) string {
 		}
 	}
 	return string(out)
+}
+
+// whens says when items are due: one word where it is the same for all, else one for each.
+func whens(items []Item) string {
+	same := 0
+	for same < len(items) && items[same].Delay == items[0].Delay && items[same].At.Equal(items[0].At) {
+		same++
+	}
+	if same == len(items) {
+		return items[0].when()
+	}
+	words := make([]string, len(items))
+	for i := range items {
+		words[i] = items[i].when()
+	}
+	return strings.Join(words, " ")
+}
+
+// owns has a line for each item, and is empty where none has limits of its own.
+func owns(items []Item) string {
+	var b strings.Builder
+	for i := range items {
+		own := items[i].own()
+		if own != "" && b.Len() == 0 {
+			b.WriteString(strings.Repeat("\n", i)) // of those before it
+		}
+		if own != "" || b.Len() > 0 {
+			b.WriteString(own)
+			b.WriteByte('\n')
+		}
+	}
+	return b.String()
 }
 
 // enqueued reads what became of one item.

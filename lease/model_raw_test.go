@@ -179,7 +179,7 @@ func (w *world) rawStranger() {
 		{Script: cancelScript, Args: []any{"1-gone", 1, id}},
 		{Script: redriveScript, Args: []any{"1-gone", 1, 0, "", id}},
 		{Script: purgeScript, Args: []any{"1-gone", 1, string(Due), 0, "", id}},
-		{Script: enqueueScript, Args: []any{"1-gone", 1, 1, "1", 0, "", "", id, "0", "record", ""}},
+		{Script: enqueueScript, Args: []any{"1-gone", 1, 1, "1", 0, "", "", "0", "", id, "record"}},
 		{Script: rescheduleScript, Args: []any{"1-gone", 1, id, "now"}},
 		{Script: buryScript, Args: []any{"1-gone", 1, "stub", "why", id}},
 		{Script: editScript, Args: []any{"1-gone", 1, 1, id, 1, 0, "", "record"}},

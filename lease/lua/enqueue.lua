@@ -1,11 +1,12 @@
 -- enqueue: makes jobs whose ID is in no place, due at a time; where it is told to, instead of one that is not worked on
 -- KEYS: sessions jobs due processing dead done leases counts errors results policy stats wake
--- ARGV: session number largest sizes largest_headers header_sizes modes, then per job: id when record own
+-- ARGV: session number largest sizes largest_headers header_sizes modes whens owns, then per job: id record
 -- ANSWER: OK codes | AGAIN codes | STALE | NOSESSION
 -- CODES: c created; p created in the place of one that was in due, dead or done; 1 2 3 4 duplicate in due, processing,
 --   dead, done; t payload, h headers larger than the published limit; l delay longer; f the queue is full
--- when is a delay in ms or @ and a time in ms; own is '' or the job's own limits; sizes are the payloads' sizes. modes has
--- a letter for each job, r where it is to replace, or is ''. Where a limit has refused a job the codes are followed by the
+-- sizes are the payloads' sizes. modes has a letter for each job, r where it is to replace, or is ''. whens are delays in ms,
+-- or @ and a time in ms: one that is every job's, or one for each, with blanks between. owns is '' where no job has limits of
+-- its own, or has a line for each job, empty where it has none. Where a limit has refused a job the codes are followed by the
 -- limits of payloads, headers, delays (ms) and length, - where there is none, each after a blank.
 local sessions, jobs, due, processing, dead, done, leases, counts, errors, results, policy, stats, wake = unpack(KEYS)
 local answer = session_check(sessions, ARGV[1], ARGV[2])
@@ -19,10 +20,17 @@ local max_payload, max_headers, max_length = whole(limits[1]), whole(limits[2]),
 local max_delay = whole(limits[3], DEFAULT_MAX_DELAY_MS)
 local room = max_length and max_length - call('ZCARD', due) - call('ZCARD', processing) or math.huge
 
-local n = (#ARGV - 7) / 4
-local ids = {unpack(ARGV, 8, n + 7)} -- a table with room for them
+local n = (#ARGV - 9) / 2
+local ids = {unpack(ARGV, 10, n + 9)} -- a table with room for them
 for i = 1, n do
-  ids[i] = ARGV[4 * i + 4]
+  ids[i] = ARGV[2 * i + 8]
+end
+local whens -- of each job, where they differ
+if string.find(ARGV[8], ' ', 1, true) then
+  whens = {}
+  for when in string.gmatch(ARGV[8], '%S+') do
+    whens[#whens + 1] = when
+  end
 end
 -- Places that are empty need no look, and commands that would find nothing are left out: most queues have no dead jobs.
 local in_due = call('ZMSCORE', due, unpack(ids))
@@ -62,16 +70,16 @@ end
 
 -- Most calls make jobs that are all new and within all limits, and have no limits of their own.
 local function all_new()
-  if max_payload and ARGV[3] + 0 > max_payload or max_headers and ARGV[5] + 0 > max_headers or n > room then
+  if max_payload and ARGV[3] + 0 > max_payload or max_headers and ARGV[5] + 0 > max_headers or n > room or ARGV[9] ~= '' then
     return nil
   end
-  local records, scores, made = {unpack(ARGV, 8, 2 * n + 7)}, {unpack(ARGV, 8, 2 * n + 7)}, {}
+  local records, scores, made = {unpack(ARGV, 10)}, {unpack(ARGV, 10)}, {}
   local earliest, last_when, last_score
   for i, id in ipairs(ids) do
-    if in_due[i] or in_processing[i] or in_dead[i] or in_done[i] or made[id] or ARGV[4 * i + 7] ~= '' then
+    if in_due[i] or in_processing[i] or in_dead[i] or in_done[i] or made[id] then
       return nil
     end
-    local when = ARGV[4 * i + 5]
+    local when = whens and whens[i] or ARGV[8]
     if when ~= last_when then
       local at = time(when)
       if at - ceil_ms > max_delay then
@@ -81,7 +89,6 @@ local function all_new()
       last_when, last_score = when, when == '0' and now_text or int(at)
     end
     made[id] = true
-    records[2 * i - 1], records[2 * i] = id, ARGV[4 * i + 6]
     scores[2 * i - 1], scores[2 * i] = last_score, id
   end
   create(ids, records, scores, earliest)
@@ -108,12 +115,17 @@ local function each_alone() -- rare
     ended = done_over(policy, floor_ms)
   end
 
+  local owns = {}
+  for own in string.gmatch(ARGV[9], '([^\n]*)\n') do
+    owns[#owns + 1] = own
+  end
+
   -- made is where in the lists that follow an ID of this call is: one that comes again, and replaces, is there once.
   local codes, made, created, records, scores, ats, own = {}, {}, {}, {}, {}, {}, {}
   local from_dead, from_done = {}, {}
   local n_created, n_replaced, n_forgotten, last_at, last_score, refused = 0, 0, 0, nil, nil, false
   for n = 1, #ids do
-    local id, when = ids[n], ARGV[4 * n + 5]
+    local id, when = ids[n], whens and whens[n] or ARGV[8]
     local old = (made[id] or in_due[n]) and '1' or in_processing[n] and '2' or in_dead[n] and '3'
     local rests = not old and in_done[n] and score(in_done[n])
     if rests and not (ended and rests <= ended) then
@@ -148,8 +160,8 @@ local function each_alone() -- rare
         from_done[#from_done + 1] = id
         n_forgotten = n_forgotten + (old and 0 or 1)
       end
-      made[id], created[k], ats[k], own[k] = k, id, at, ARGV[4 * n + 7]
-      records[2 * k - 1], records[2 * k] = id, ARGV[4 * n + 6]
+      made[id], created[k], ats[k], own[k] = k, id, at, owns[n] or ''
+      records[2 * k - 1], records[2 * k] = id, ARGV[2 * n + 9]
       scores[2 * k - 1], scores[2 * k] = last_score, id
     end
   end
