@@ -61,6 +61,42 @@ func TestItemsOfABatchActInOrder(t *testing.T) {
 	})
 }
 
+// What is alike for all jobs of a call is sent once, so that each must still get its own where they differ.
+func TestEachJobOfACallHasItsOwnTimeRecordAndLimits(t *testing.T) {
+	at := time.UnixMilli(time.Now().Add(time.Hour).UnixMilli())
+	items := []Item{
+		{ID: "at", Record: []byte("1"), At: at},
+		{ID: "now", Record: []byte("2")},
+		{ID: "limited", Record: []byte("3"), Delay: time.Hour, MaxRetries: ptr(3)},
+		{ID: "plain", Record: []byte("4"), Delay: time.Hour},
+		{ID: "late", Record: []byte("5"), MaxExpiries: ptr(2), NotAfter: at},
+		{ID: "last", Record: []byte("6"), At: at.Add(time.Second)},
+	}
+	counts := map[string]string{"limited": "0 0 0 3 - -", "late": fmt.Sprintf("0 0 0 - 2 %d", at.UnixMilli())}
+	for name, call := range map[string][]Item{
+		"mixed": items, "one": items[2:3], "limits first": items[4:], "the same time, limits last": {items[3], items[2]},
+		"without limits": {items[0], items[1], items[3], items[5]}, "one time": {items[0], {ID: "b", Record: []byte("7"), At: at}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			onBoth(t, func(t *testing.T, b *bench) {
+				before := b.now(t)
+				b.putItems(t, call...)
+				after := b.now(t)
+				for _, item := range call {
+					due := time.UnixMilli(b.score(t, Due, item.ID))
+					if item.At.IsZero() {
+						assert.WithinRange(t, due, before.Truncate(time.Millisecond).Add(item.Delay), after.Add(item.Delay+time.Millisecond), item.ID)
+					} else {
+						assert.True(t, due.Equal(item.At), "%s: %v", item.ID, due)
+					}
+					assert.Equal(t, string(item.Record), b.rdb.HGet(t.Context(), b.key("jobs"), item.ID).Val())
+					assert.Equal(t, counts[item.ID], b.rdb.HGet(t.Context(), b.key("counts"), item.ID).Val(), item.ID)
+				}
+			})
+		})
+	}
+}
+
 func TestAJobThatReplacesADeadOneTakesAPlaceBeforeTheNext(t *testing.T) {
 	onBoth(t, func(t *testing.T, b *bench) {
 		b.bury(t, "dead")

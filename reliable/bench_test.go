@@ -124,7 +124,7 @@ func BenchmarkEnqueue(b *testing.B) {
 
 // BenchmarkEnqueueConcurrently enqueues jobs of 200 bytes from 50 goroutines: through a Queue, whose callers share
 // round trips; through the same script in a call of each caller's own; and by a script of two commands, without any of
-// the queue's guarantees, in an EVALSHA of each caller's own.
+// the queue's guarantees, in an EVALSHA of each caller's own; and through a Queue from 10 goroutines.
 func BenchmarkEnqueueConcurrently(b *testing.B) {
 	payload := []byte(strings.Repeat("x", 200))
 	ways := map[string]func(b *testing.B, rdb *redis.Client) (enqueue func() error){
@@ -156,19 +156,22 @@ return redis.call('ZADD', KEYS[1], ARGV[3], ARGV[1])`)
 			}
 		},
 	}
-	for _, way := range []string{"queue", "own-call", "own-evalsha"} {
-		b.Run(way, func(b *testing.B) {
+	for _, c := range []struct {
+		name, way  string
+		goroutines int
+	}{{"queue", "queue", 50}, {"own-call", "own-call", 50}, {"own-evalsha", "own-evalsha", 50}, {"queue-from-10", "queue", 10}} {
+		b.Run(c.name, func(b *testing.B) {
 			server := redistest.Server(b, nil)
 			rdb := redis.NewClient(&redis.Options{Addr: server.Addr(), PoolSize: 50})
 			b.Cleanup(func() { _ = rdb.Close() })
-			enqueue := ways[way](b, rdb)
+			enqueue := ways[c.way](b, rdb)
 			require.NoError(b, enqueue())
 			var left atomic.Int64
 			left.Store(int64(b.N))
 			b.ReportAllocs()
 			b.ResetTimer()
 			var all sync.WaitGroup
-			for range 50 {
+			for range c.goroutines {
 				all.Go(func() {
 					for left.Add(-1) >= 0 {
 						assert.NoError(b, enqueue())

@@ -185,7 +185,9 @@ func TestACallerThatLeavesASharedRoundTripLeavesTheOthersAlone(t *testing.T) {
 	p.Decide(nil)
 	p.ReleaseHeld()
 	require.NoError(t, receive(t, stays).err)
-	require.NoError(t, after.Resolve(t.Context()), "its job stayed in the call")
+	for range 2 {
+		require.NoError(t, after.Resolve(t.Context()), "its job stayed in the call, however often it is asked")
+	}
 	for id, there := range map[string]bool{"early": false, "late": true, "stays": true} {
 		assert.Equal(t, there, placeOf(t, direct, id) == lease.Due, id)
 	}
