@@ -189,14 +189,14 @@ const (
 
 // leaverAction says what becomes of an enqueue whose caller is going to leave; false means that it is none.
 func leaverAction(call scriptCall) (netfault.Action, bool) {
-	if call.Name != "enqueue" || len(call.Args) < 8 {
-		return netfault.Pass, false
-	}
-	switch {
-	case strings.HasPrefix(call.Args[7], leftRan):
-		return netfault.DropReply, true
-	case strings.HasPrefix(call.Args[7], leftNever):
-		return netfault.DropRequest, true
+	for _, arg := range call.Args { // of which one is the ID
+		switch {
+		case call.Name != "enqueue":
+		case strings.HasPrefix(arg, leftRan):
+			return netfault.DropReply, true
+		case strings.HasPrefix(arg, leftNever):
+			return netfault.DropRequest, true
+		}
 	}
 	return netfault.Pass, false
 }
