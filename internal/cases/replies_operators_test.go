@@ -189,9 +189,11 @@ const (
 
 // leaverAction says what becomes of an enqueue whose caller is going to leave; false means that it is none.
 func leaverAction(call scriptCall) (netfault.Action, bool) {
+	if call.Name != "enqueue" {
+		return netfault.Pass, false
+	}
 	for _, arg := range call.Args { // of which one is the ID
 		switch {
-		case call.Name != "enqueue":
 		case strings.HasPrefix(arg, leftRan):
 			return netfault.DropReply, true
 		case strings.HasPrefix(arg, leftNever):
